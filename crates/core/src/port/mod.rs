@@ -1,0 +1,4 @@
+//! The ports: what the engine needs from the world, with the promises that every implementation keeps.
+
+pub mod doorbell;
+pub mod store;

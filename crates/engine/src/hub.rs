@@ -1,0 +1,336 @@
+//! The hub: what all rooms of the engine share, and how it starts and stops.
+
+use crate::credentials::Credentials;
+use crate::presence;
+use crate::refusals::Refusals;
+use crate::settings::Settings;
+use crate::stream::Streams;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use switchboard_core::gid::GidCipher;
+use switchboard_core::ids::{PersonNo, VaultId};
+use switchboard_core::keys::HubKeys;
+use switchboard_core::port::doorbell::{Doorbell, Topic};
+use switchboard_core::port::store::{Genesis, Installation, Store, StoreError, SwarmRow};
+use switchboard_core::principal::{InstanceKind, Principal};
+use switchboard_core::random::{self, Entropy};
+use switchboard_core::rights::Rights;
+use switchboard_core::time::Clock;
+use switchboard_core::write::{Batch, Outcome, VaultInfo, Write};
+use switchboard_protocol::Detail;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// What the hub needs from outside.
+#[derive(Clone)]
+pub struct Ports {
+    /// Who remembers.
+    pub store: Arc<dyn Store>,
+    /// Who wakes.
+    pub doorbell: Arc<dyn Doorbell>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where randomness comes from.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// Names for a hub that starts on an empty store.
+#[derive(Debug, Clone)]
+pub struct Founding {
+    /// Name of the organization.
+    pub org_name: String,
+    /// Display name of its owner.
+    pub owner_name: String,
+}
+
+impl Default for Founding {
+    fn default() -> Self {
+        Self { org_name: "Home".into(), owner_name: "Owner".into() }
+    }
+}
+
+/// What the hub has counted since it started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Frames taken from sockets.
+    pub frames: AtomicU64,
+    /// Commands refused.
+    pub refused: AtomicU64,
+    /// Events handed to sockets.
+    pub delivered: AtomicU64,
+    /// Sockets open now.
+    pub sockets: AtomicU64,
+}
+
+/// Swarms and who is in them under which handle, as last read.
+#[derive(Debug, Default)]
+pub(crate) struct SwarmTable {
+    pub(crate) swarms: HashMap<String, SwarmRow>,
+    pub(crate) handles: HashMap<PersonNo, HashMap<String, String>>,
+}
+
+/// The hub.
+pub struct Hub {
+    pub(crate) ports: Ports,
+    /// How it is set.
+    pub settings: Settings,
+    /// What its store is of.
+    pub installation: Installation,
+    /// Its message ids.
+    pub gids: GidCipher,
+    /// Its streams.
+    pub streams: Arc<Streams>,
+    /// Who is there.
+    pub presence: presence::Room,
+    /// Bearers.
+    pub credentials: Credentials,
+    /// Counters.
+    pub counters: Counters,
+    pub(crate) refusals: Refusals,
+    /// Open sessions.
+    pub sessions: crate::session::Sessions,
+    pub(crate) vaults: RwLock<HashMap<VaultId, VaultInfo>>,
+    pub(crate) swarms: RwLock<SwarmTable>,
+    /// Names this run of this process: the agents of a dead one are closed.
+    pub node: u64,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Hub({})", self.installation.org_id)
+    }
+}
+
+impl Hub {
+    /// Opens the store, reads what is kept in memory and starts the timers.
+    pub async fn start(
+        ports: Ports,
+        settings: Settings,
+        founding: Founding,
+    ) -> Result<Arc<Self>, StoreError> {
+        let genesis = genesis(&ports, founding);
+        let installation = ports.store.open(genesis).await?;
+        let streams = Arc::new(Streams::new(&installation.org_id));
+        let hub = Arc::new(Self {
+            gids: GidCipher::new(&installation.keys.gid),
+            streams: streams.clone(),
+            presence: presence::Room::default(),
+            credentials: Credentials::default(),
+            counters: Counters::default(),
+            refusals: Refusals::default(),
+            sessions: crate::session::Sessions::default(),
+            vaults: RwLock::default(),
+            swarms: RwLock::default(),
+            node: u64::from_be_bytes(random::bytes(&*ports.entropy)) >> 1,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            ports,
+            settings,
+            installation,
+        });
+        // Listening comes before reading: what is committed in between is then known twice, never not at all.
+        hub.store().listen(streams);
+        let weak = Arc::downgrade(&hub);
+        hub.ports.doorbell.listen(Arc::new(move |topic| {
+            if let Some(hub) = weak.upgrade() {
+                hub.rung(topic);
+            }
+        }));
+        hub.read_directory().await?;
+        crate::timers::start(&hub);
+        Ok(hub)
+    }
+
+    async fn read_directory(&self) -> Result<(), StoreError> {
+        self.read_vaults().await?;
+        self.read_swarms().await?;
+        let mut after = 0;
+        loop {
+            let page = self.store().streams(after).await?;
+            let Some(last) = page.last() else { break };
+            after = last.id.0;
+            page.iter().for_each(|info| drop(self.streams.learn(info)));
+        }
+        let vaults = self.vaults.read().keys().copied().collect();
+        self.presence.refresh(self.store(), vaults).await
+    }
+
+    pub(crate) async fn read_vaults(&self) -> Result<(), StoreError> {
+        let vaults = self.store().vaults().await?;
+        *self.vaults.write() = vaults.into_iter().map(|vault| (vault.vault, vault)).collect();
+        Ok(())
+    }
+
+    pub(crate) async fn read_swarms(&self) -> Result<(), StoreError> {
+        let swarms = self.store().swarms().await?;
+        let mut table = SwarmTable::default();
+        for instance in self.store().instances().await? {
+            if table.handles.contains_key(&instance.owner) {
+                continue;
+            }
+            let memberships = self.store().memberships(instance.owner).await?;
+            let handles = memberships.into_iter().map(|(swarm, handle)| (swarm, handle.handle)).collect();
+            table.handles.insert(instance.owner, handles);
+        }
+        for swarm in swarms {
+            if let Some(info) = self.store().stream_by_id(swarm.stream).await? {
+                self.streams.learn(&info);
+            }
+            table.swarms.insert(swarm.swarm.clone(), swarm);
+        }
+        *self.swarms.write() = table;
+        Ok(())
+    }
+
+    fn rung(&self, topic: Topic) {
+        match topic {
+            Topic::Stream(id) => self.streams.wonder(id),
+            Topic::Vault(vault) => self.presence.ring(vault),
+            Topic::Credentials => self.credentials.forget(),
+            Topic::Instance(_) | Topic::Swarms => {}
+        }
+        crate::session::ring(self, topic);
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        &*self.ports.store
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.ports.clock
+    }
+
+    /// Randomness.
+    pub fn entropy(&self) -> &dyn Entropy {
+        &*self.ports.entropy
+    }
+
+    /// The doorbell.
+    pub fn doorbell(&self) -> &dyn Doorbell {
+        &*self.ports.doorbell
+    }
+
+    /// Cancelled when the hub begins to stop: take nothing new, finish what was taken.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Runs `task` until it ends by itself or the hub stops.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move { stop.run_until_cancelled(task).await });
+    }
+
+    /// Stops the timers, waits for them, closes the store. Doors must have stopped before.
+    pub async fn stop(&self) -> Result<(), StoreError> {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.flush_refusals().await;
+        self.store().close().await
+    }
+
+    /// Commits `writes` stamped with the present time.
+    pub async fn commit(&self, writes: Vec<Write>) -> Result<Vec<Outcome>, StoreError> {
+        self.ports.store.commit(Batch { at_ms: self.clock().wall_ms(), writes }).await
+    }
+
+    /// Commits one write; its refusal and the store's failure come as the detail to send.
+    pub async fn commit_one(&self, write: Write) -> Result<Outcome, Detail> {
+        let outcomes = self.commit(vec![write]).await.map_err(|error| crate::refusal::store(&error))?;
+        match outcomes.into_iter().next() {
+            Some(Outcome::Refused(refusal)) => Err(crate::refusal::of(&refusal)),
+            Some(outcome) => Ok(outcome),
+            None => {
+                Err(crate::refusal::store(&StoreError::Inconsistent("a write without an outcome".into())))
+            }
+        }
+    }
+
+    /// Counts a refusal and notes it for the event log.
+    pub fn refused(&self, verb: &'static str, actor: &str, detail: &Detail) {
+        self.counters.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.refusals.note(verb, actor, detail);
+    }
+
+    pub(crate) async fn flush_refusals(&self) {
+        let entries = self.refusals.take();
+        if entries.is_empty() {
+            return;
+        }
+        if let Err(error) = self.commit(vec![Write::Log(entries)]).await {
+            tracing::warn!(%error, "refusals could not be written to the event log");
+        }
+    }
+
+    /// The hub's owner, acting from a terminal or the console.
+    #[must_use]
+    pub fn owner(&self) -> Principal {
+        let installation = &self.installation;
+        Principal {
+            instance: installation.hub_instance,
+            instance_id: installation.hub_instance_id.clone(),
+            label: "console".into(),
+            kind: InstanceKind::Person,
+            owner: installation.owner,
+            owner_name: installation.owner_name.clone(),
+            rights: Rights::OWNER,
+            expires_at: None,
+        }
+    }
+
+    /// A vault.
+    pub fn vault(&self, vault: VaultId) -> Option<VaultInfo> {
+        self.vaults.read().get(&vault).cloned()
+    }
+
+    /// A vault by name.
+    pub fn vault_named(&self, name: &str) -> Option<VaultInfo> {
+        self.vaults.read().values().find(|vault| vault.name == name).cloned()
+    }
+
+    /// Every vault, by name.
+    pub fn vault_list(&self) -> Vec<VaultInfo> {
+        let mut vaults: Vec<_> = self.vaults.read().values().cloned().collect();
+        vaults.sort_by(|one, other| one.name.cmp(&other.name));
+        vaults
+    }
+
+    /// The handle of a person in a swarm.
+    pub fn handle_in(&self, person: PersonNo, swarm: &str) -> Option<String> {
+        self.swarms.read().handles.get(&person)?.get(swarm).cloned()
+    }
+
+    /// The swarms a person has joined.
+    pub fn joined(&self, person: PersonNo) -> Vec<String> {
+        let swarms = self.swarms.read();
+        swarms.handles.get(&person).map(|handles| handles.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// A fresh public id.
+    #[must_use]
+    pub fn fresh_id(&self, prefix: &str) -> String {
+        random::public_id(prefix, self.entropy(), self.clock().wall_ms())
+    }
+}
+
+fn genesis(ports: &Ports, founding: Founding) -> Genesis {
+    let (entropy, at_ms) = (&*ports.entropy, ports.clock.wall_ms());
+    Genesis {
+        org_id: random::public_id("org", entropy, at_ms),
+        org_name: founding.org_name,
+        owner_name: founding.owner_name,
+        vault: VaultId(random::bytes(entropy)),
+        vault_name: "main".into(),
+        hub_instance_id: random::public_id("inst", entropy, at_ms),
+        epoch: random::public_id("ep", entropy, at_ms),
+        keys: HubKeys::generate(entropy),
+        at_ms,
+    }
+}

@@ -1,0 +1,250 @@
+//! An agent's inbox, for callers that keep no cursor of their own: what it has not been handed yet, and what it has not
+//! read. Handing over is recorded before the caller gets it; what gets lost on the way back is still unread and can be
+//! asked for again.
+
+use crate::follow::{Follower, Outbox, Start};
+use crate::frame;
+use crate::hub::Hub;
+use crate::refusal;
+use crate::submit::permit;
+use crate::viewer::{Agents, Viewer};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_core::event::StoredEvent;
+use switchboard_core::ids::{EventId, StreamId, VaultId};
+use switchboard_core::limits::POLL_WAIT_MS_MAX;
+use switchboard_core::port::doorbell::Topic;
+use switchboard_core::port::store::{StoreError, StreamOwner};
+use switchboard_core::principal::Principal;
+use switchboard_core::write::{Announce, Outcome, Presence, Receipt, ReceiptState, Write};
+use switchboard_protocol::Detail;
+use switchboard_protocol::frame::server::ServerFrame;
+use switchboard_protocol::json::Limits;
+
+/// Marks an inbox as begun, also while no stream exists: a position in a stream that never does.
+const BEGUN: StreamId = StreamId(0);
+/// An inbox passes events that were not for it once there are so many: not worth a write each.
+const PASSED_MIN: u64 = 64;
+/// Messages handed over at once.
+pub const TAKE_MAX: usize = 50;
+
+/// Whose inbox.
+#[derive(Debug, Clone)]
+pub struct Owner<'a> {
+    /// The instance.
+    pub who: &'a Principal,
+    /// The vault it works in.
+    pub vault: VaultId,
+    /// The agent.
+    pub agent: &'a str,
+}
+
+/// What to hand over.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Take {
+    /// Wait so long for something new.
+    pub wait_ms: u64,
+    /// At most so many, bounded by [`TAKE_MAX`].
+    pub limit: usize,
+    /// Count what is handed over as read.
+    pub mark_read: bool,
+    /// First what was handed over earlier and not read.
+    pub unread: bool,
+}
+
+/// What was handed over.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Deliveries, oldest first.
+    pub frames: Vec<ServerFrame<'static>>,
+    /// Whether more waits.
+    pub more: bool,
+    /// How far everything was looked at, when nothing was left over: what was not for this agent is passed too.
+    passed: Vec<(StreamId, u64)>,
+}
+
+/// Announces the agent, unless a socket or an earlier call did, and begins its inbox with what comes from now on.
+pub async fn attend(hub: &Hub, owner: &Owner<'_>, role: Option<&str>) -> Result<(), Detail> {
+    permit(owner.who, crate::govern::Act::UseBus)?;
+    let failed = |error: StoreError| refusal::store(&error);
+    let announce = Announce {
+        vault: owner.vault,
+        instance: owner.who.instance,
+        agent: owner.agent.to_owned(),
+        role: Some(role.unwrap_or("agent").to_owned()),
+        profile: None,
+        state: Presence::Active,
+        node: hub.node,
+    };
+    let mut writes = vec![Write::Announce(announce)];
+    let positions = positions(hub, owner).await.map_err(failed)?;
+    if !positions.contains_key(&BEGUN) {
+        let heads = streams(hub, owner).into_iter().map(|stream| (stream.id, stream.head()));
+        writes.push(advance(owner, heads.chain([(BEGUN, 1)]).collect()));
+    }
+    let outcomes = hub.commit(writes).await.map_err(failed)?;
+    match outcomes.first() {
+        Some(Outcome::Refused(refused)) => Err(refusal::of(refused)),
+        Some(Outcome::Announced { changed: true }) => {
+            hub.doorbell().ring(&[Topic::Vault(owner.vault)]);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the agent attends already, so that nothing has to be written for it to be reached.
+pub async fn attends(hub: &Hub, owner: &Owner<'_>) -> Result<bool, Detail> {
+    let present = hub.presence.agent(owner.vault, owner.who.instance, owner.agent).is_some_and(|row| {
+        let fresh = hub.clock().wall_ms() - row.seen_ms < switchboard_core::limits::ANNOUNCED_MS / 2;
+        row.state == Presence::Active && fresh
+    });
+    let positions = positions(hub, owner).await.map_err(|error| refusal::store(&error))?;
+    Ok(present && positions.contains_key(&BEGUN))
+}
+
+/// Hands over.
+pub async fn take(hub: &Arc<Hub>, owner: &Owner<'_>, take: Take) -> Result<Taken, Detail> {
+    permit(owner.who, crate::govern::Act::UseBus)?;
+    let failed = |error: StoreError| refusal::store(&error);
+    let limit = take.limit.clamp(1, TAKE_MAX);
+    let mut taken = Taken::default();
+    if take.unread {
+        taken.frames = unread(hub, owner, limit).await.map_err(failed)?;
+    }
+    if taken.frames.is_empty() {
+        let positions = positions(hub, owner).await.map_err(failed)?;
+        taken = wait(hub, owner, &positions, take.wait_ms, limit).await?;
+    }
+    record(hub, owner, &taken, take.mark_read).await?;
+    Ok(taken)
+}
+
+async fn positions(hub: &Hub, owner: &Owner<'_>) -> Result<HashMap<StreamId, u64>, StoreError> {
+    Ok(hub.store().inbox(owner.who.instance, owner.agent.to_owned()).await?.into_iter().collect())
+}
+
+fn streams(hub: &Hub, owner: &Owner<'_>) -> Vec<Arc<crate::stream::Stream>> {
+    let swarms = hub.joined(owner.who.owner).into_iter();
+    let swarms = swarms.filter_map(|swarm| hub.streams.find(&StreamOwner::Swarm { swarm }));
+    hub.streams.channels(owner.vault).into_iter().chain(swarms).collect()
+}
+
+async fn wait(
+    hub: &Arc<Hub>,
+    owner: &Owner<'_>,
+    positions: &HashMap<StreamId, u64>,
+    wait_ms: u64,
+    limit: usize,
+) -> Result<Taken, Detail> {
+    let mut viewer = Viewer::connection(owner.who);
+    viewer.agents = Some(Agents::from([(owner.vault, owner.agent.to_owned())]));
+    let mut follower = Follower::new(hub.clone(), viewer, false);
+    let begun = positions.contains_key(&BEGUN);
+    let start = |id: &StreamId| match positions.get(id) {
+        Some(at) => Start::After(*at),
+        None if begun => Start::After(0), // made since: all of it is new
+        None => Start::Head,
+    };
+    follower.add_vault(owner.vault, |stream| start(&stream.id));
+    streams(hub, owner).iter().for_each(|stream| follower.add(stream, start(&stream.id)));
+    let timeout = tokio::time::sleep(Duration::from_millis(wait_ms.min(POLL_WAIT_MS_MAX)));
+    tokio::pin!(timeout);
+    let mut out = Outbox::default();
+    while out.frames.is_empty() {
+        follower.fill(&mut out).await.map_err(|error| refusal::store(&error))?;
+        if !out.frames.is_empty() {
+            break;
+        }
+        tokio::select! {
+            () = follower.waker.woken() => {
+                let woken = follower.waker.take();
+                follower.note(woken.streams, woken.fresh);
+            }
+            () = &mut timeout => break,
+            () = hub.stopping().cancelled() => break,
+        }
+    }
+    let more = out.frames.len() > limit || follower.has_more();
+    let far = |(id, at): &(StreamId, u64)| positions.get(id).is_none_or(|before| at - before >= PASSED_MIN);
+    let passed =
+        if more { Vec::new() } else { follower.positions().filter(|position| far(position)).collect() };
+    let frames = out.take().into_iter().take(limit).filter_map(|frame| parse(&frame)).collect();
+    Ok(Taken { frames, more, passed })
+}
+
+fn parse(frame: &[u8]) -> Option<ServerFrame<'static>> {
+    let limits = Limits { bytes_max: usize::MAX, ..Limits::FRAME };
+    ServerFrame::parse(std::str::from_utf8(frame).ok()?, limits).ok().map(ServerFrame::into_owned)
+}
+
+async fn unread(hub: &Hub, owner: &Owner<'_>, limit: usize) -> Result<Vec<ServerFrame<'static>>, StoreError> {
+    let ids = hub.store().unread(owner.who.instance, owner.agent.to_owned(), limit).await?;
+    let events = hub.store().events(ids).await?;
+    let deliver = |event: StoredEvent| {
+        parse(&frame::deliver(&event, &hub.gids, event.from_instance == owner.who.instance))
+    };
+    Ok(events.into_iter().flatten().filter_map(deliver).collect())
+}
+
+/// Records what was handed over, before the caller gets it.
+async fn record(hub: &Hub, owner: &Owner<'_>, taken: &Taken, read: bool) -> Result<(), Detail> {
+    let state = if read { ReceiptState::Read } else { ReceiptState::Delivered };
+    let mut positions: HashMap<StreamId, u64> = taken.passed.iter().copied().collect();
+    let mut receipts = Vec::new();
+    for frame in &taken.frames {
+        let Some(id) = place(hub, frame) else { continue };
+        let at = positions.entry(id.stream).or_default();
+        *at = (*at).max(id.seq);
+        if matches!(frame, ServerFrame::MessageDeliver(_)) {
+            receipts.push(id);
+        }
+    }
+    if positions.is_empty() {
+        return Ok(());
+    }
+    let mut writes = vec![advance(owner, positions.into_iter().collect())];
+    writes.extend(receipts.iter().map(|event| {
+        let agent = receiver(hub, owner, *event);
+        Write::Receipt(Receipt { event: *event, instance: owner.who.instance, agent, state })
+    }));
+    hub.commit(writes).await.map_err(|error| refusal::store(&error))?;
+    tell_senders(hub, receipts).await;
+    Ok(())
+}
+
+fn receiver(hub: &Hub, owner: &Owner<'_>, event: EventId) -> String {
+    let handle = hub.streams.get(event.stream).and_then(|stream| match &stream.owner {
+        StreamOwner::Swarm { swarm } => hub.handle_in(owner.who.owner, swarm),
+        StreamOwner::Channel { .. } => None,
+    });
+    handle.unwrap_or_else(|| owner.agent.to_owned())
+}
+
+fn place(hub: &Hub, frame: &ServerFrame<'_>) -> Option<EventId> {
+    let named = |channel: &str, seq| {
+        let parsed = switchboard_protocol::text::Channel::parse(channel).ok()?;
+        let owner =
+            StreamOwner::Channel { vault: VaultId::parse(parsed.vault)?, name: parsed.name.to_owned() };
+        Some(EventId { stream: hub.streams.find(&owner)?.id, seq })
+    };
+    match frame {
+        ServerFrame::MessageDeliver(delivery) => hub.gids.event(&delivery.gid),
+        ServerFrame::Deliver(deliver) => named(&deliver.channel, deliver.seq),
+        ServerFrame::TaskEvent(event) => named(&event.channel, event.seq),
+        _ => None,
+    }
+}
+
+fn advance(owner: &Owner<'_>, positions: Vec<(StreamId, u64)>) -> Write {
+    Write::AdvanceInbox { instance: owner.who.instance, agent: owner.agent.to_owned(), positions }
+}
+
+/// Wakes the senders of messages that were received.
+pub async fn tell_senders(hub: &Hub, receipts: Vec<EventId>) {
+    // A lost ring costs delay only: the notice stands in the store until the sender's next hello.
+    let Ok(events) = hub.store().events(receipts).await else { return };
+    let rings: Vec<_> = events.iter().flatten().map(|event| Topic::Instance(event.from_instance)).collect();
+    hub.doorbell().ring(&rings);
+}

@@ -1,0 +1,156 @@
+//! Who is there. The store's agent rows are the truth; this room keeps a copy for fast reading, wakes followers when it
+//! changes, and closes the agents of sockets that stay away past the grace.
+
+use crate::stream::Streams;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::port::store::{AgentRow, Store, StoreError};
+use tokio::sync::Notify;
+
+/// Followers of a vault are woken at most once per this time, so that a thousand agents that come at once do not wake each
+/// other a million times.
+const SETTLE: Duration = Duration::from_millis(100);
+
+type AgentKey = (InstanceNo, String);
+/// How many sockets of an instance speak for each of its agents.
+type HeldAgents = HashMap<(VaultId, String), u32>;
+
+#[derive(Debug, Default)]
+struct VaultAgents {
+    rows: HashMap<AgentKey, AgentRow>,
+    order: BTreeMap<u64, AgentKey>,
+}
+
+impl VaultAgents {
+    fn version(&self) -> u64 {
+        self.order.keys().next_back().copied().unwrap_or(0)
+    }
+
+    fn put(&mut self, row: AgentRow) {
+        let version = row.version;
+        let key = (row.instance, row.agent.clone());
+        self.order.insert(version, key.clone());
+        if let Some(old) = self.rows.insert(key, row).filter(|old| old.version != version) {
+            self.order.remove(&old.version);
+        }
+    }
+}
+
+type Known = HashMap<VaultId, VaultAgents>;
+
+/// The room.
+#[derive(Debug, Default)]
+pub struct Room {
+    known: RwLock<Known>,
+    held: Mutex<HashMap<InstanceNo, HeldAgents>>,
+    changed: Mutex<HashSet<VaultId>>,
+    rung: Notify,
+}
+
+impl Room {
+    /// Reads what changed in `vaults` since the last look.
+    pub async fn refresh(&self, store: &dyn Store, vaults: Vec<VaultId>) -> Result<(), StoreError> {
+        // Vaults are read at different times, so each is asked for from the version it is known at.
+        let after = {
+            let known = self.known.read();
+            vaults.iter().map(|vault| known.get(vault).map_or(0, VaultAgents::version)).min().unwrap_or(0)
+        };
+        let rows = store.agents(vaults, after).await?;
+        let mut known = self.known.write();
+        rows.into_iter().for_each(|row| known.entry(row.vault).or_default().put(row));
+        Ok(())
+    }
+
+    /// The agents of a vault.
+    pub fn agents(&self, vault: VaultId) -> Vec<AgentRow> {
+        self.known
+            .read()
+            .get(&vault)
+            .map(|agents| agents.rows.values().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// One agent.
+    pub fn agent(&self, vault: VaultId, instance: InstanceNo, agent: &str) -> Option<AgentRow> {
+        let known = self.known.read();
+        known.get(&vault)?.rows.get(&(instance, agent.to_owned())).cloned()
+    }
+
+    /// What changed in `vault` after `version` among instances other than `except`, and the version it stands at now.
+    pub fn changes(&self, vault: VaultId, version: u64, except: InstanceNo) -> (Vec<AgentRow>, u64) {
+        let known = self.known.read();
+        let Some(agents) = known.get(&vault) else { return (Vec::new(), version) };
+        let changed = agents.order.range(version + 1..).filter_map(|(_, key)| agents.rows.get(key));
+        (changed.filter(|row| row.instance != except).cloned().collect(), agents.version())
+    }
+
+    /// Presence in `vault` changed.
+    pub fn ring(&self, vault: VaultId) {
+        self.changed.lock().insert(vault);
+        self.rung.notify_one();
+    }
+
+    /// Passes changes on to followers, for as long as it is polled.
+    pub async fn run(&self, store: &dyn Store, streams: &Streams) {
+        loop {
+            self.rung.notified().await;
+            let vaults: Vec<_> = self.changed.lock().drain().collect();
+            if let Err(error) = self.refresh(store, vaults.clone()).await {
+                tracing::warn!(%error, "presence could not be read; it is tried again with the next change");
+            }
+            vaults
+                .iter()
+                .for_each(|vault| streams.each_vault_follower(*vault, crate::stream::Waker::ring_presence));
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    /// A socket speaks for this agent from now on.
+    pub fn hold(&self, instance: InstanceNo, vault: VaultId, agent: &str) {
+        let mut held = self.held.lock();
+        *held.entry(instance).or_default().entry((vault, agent.to_owned())).or_default() += 1;
+    }
+
+    /// A socket speaks for this agent no more.
+    pub fn release(&self, instance: InstanceNo, vault: VaultId, agent: &str) {
+        let mut held = self.held.lock();
+        let Some(agents) = held.get_mut(&instance) else { return };
+        let key = (vault, agent.to_owned());
+        if let Some(count) = agents.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                agents.remove(&key);
+            }
+        }
+        if agents.is_empty() {
+            held.remove(&instance);
+        }
+    }
+
+    /// Whether any socket of this node speaks for this agent.
+    pub fn is_held(&self, instance: InstanceNo, vault: VaultId, agent: &str) -> bool {
+        let held = self.held.lock();
+        held.get(&instance).is_some_and(|agents| agents.contains_key(&(vault, agent.to_owned())))
+    }
+
+    /// The agents that sockets of this node speak for.
+    pub fn held(&self, instance: InstanceNo) -> Vec<(VaultId, String)> {
+        self.held.lock().get(&instance).map(|agents| agents.keys().cloned().collect()).unwrap_or_default()
+    }
+}
+
+/// The profile an agent announced about itself.
+#[must_use]
+pub fn profile(row: &AgentRow) -> Option<switchboard_protocol::profile::PresenceProfile> {
+    serde_json::from_str(row.profile.as_deref()?).ok()
+}
+
+/// The public id of an agent's profile: the same for the same agent of the same instance, says nothing else.
+#[must_use]
+pub fn profile_id(instance_id: &str, vault: VaultId, agent: &str) -> String {
+    let digest =
+        switchboard_core::digest::framed("profile", &[instance_id.as_bytes(), &vault.0, agent.as_bytes()]);
+    format!("prof_{}", switchboard_core::ids::base32(&digest[..10]))
+}

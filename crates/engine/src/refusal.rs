@@ -1,0 +1,188 @@
+//! Refusals as a caller sees them: one place that gives each its code, field, reason, page (`docs/errors`) and sentence.
+
+use switchboard_core::port::store::StoreError;
+use switchboard_core::rights::Right;
+use switchboard_core::write::Refusal;
+use switchboard_protocol::{Code, Detail, Invalid};
+
+/// A value of a request is not what it must be.
+#[must_use]
+pub fn invalid(invalid: Invalid) -> Detail {
+    Detail::new(Code::InvalidRequest, invalid.message).field(invalid.field).sb("SB0101")
+}
+
+/// A value of a request is not what it must be.
+#[must_use]
+pub fn bad_field(field: &str, message: impl Into<String>) -> Detail {
+    Detail::new(Code::InvalidRequest, message).field(field).sb("SB0101")
+}
+
+/// A frame speaks for an agent that no `hello` on this socket announced.
+#[must_use]
+pub fn not_announced(field: &str, agent: &str) -> Detail {
+    let message =
+        format!("No hello on this connection announced {agent:?} in this vault; send hello with it first.");
+    Detail::new(Code::InvalidRequest, message).field(field).reason("not_announced").sb("SB0102")
+}
+
+/// The caller lacks a right.
+#[must_use]
+pub fn missing_right(right: Right) -> Detail {
+    let message =
+        format!("This instance has no {} right; its owner can grant it with a new token.", right.as_str());
+    Detail::new(Code::ForbiddenRight, message).sb("SB0103")
+}
+
+/// No such thing, by the field that names it.
+#[must_use]
+pub fn not_found(field: &str, message: &str) -> Detail {
+    Detail::new(Code::NotFound, message).field(field).sb("SB0115")
+}
+
+/// No valid credential.
+#[must_use]
+pub fn unauthorized() -> Detail {
+    let message = "No valid bearer token; get one with `switchboard token create --label NAME`.";
+    Detail::new(Code::Unauthorized, message).sb("SB0116")
+}
+
+/// The instance was revoked.
+#[must_use]
+pub fn revoked() -> Detail {
+    Detail::new(Code::InstanceRevoked, "This instance was revoked; enroll again or use a new token.")
+        .sb("SB0117")
+}
+
+/// The lease is past its grace.
+#[must_use]
+pub fn lease_expired() -> Detail {
+    let message =
+        "The lease is past its grace period; renew it (POST /v1/instances/{id}/lease/renew) or enroll again.";
+    Detail::new(Code::LeaseExpired, message).sb("SB0118")
+}
+
+/// A vault is sealed, or is not, against what a message says.
+#[must_use]
+pub fn sealed_mismatch(vault_is_sealed: bool) -> Detail {
+    if vault_is_sealed {
+        let message = "This vault is sealed: content travels in `sealed` only.";
+        Detail::new(Code::InvalidState, message).reason("sealed_plaintext").field("body").sb("SB0113")
+    } else {
+        let message = "This vault is not sealed: send `body` in the clear.";
+        Detail::new(Code::InvalidState, message).reason("not_sealed").field("sealed").sb("SB0113")
+    }
+}
+
+/// What the transaction refused.
+#[must_use]
+pub fn of(refusal: &Refusal) -> Detail {
+    let state = |reason: &str, message: &str, sb: &str| {
+        Detail::new(Code::InvalidState, message).reason(reason).sb(sb)
+    };
+    match refusal {
+        Refusal::IdReused => state("id_reused", "This id was used before for other content; use a fresh one.", "SB0104"),
+        Refusal::ReplyNotFound => Detail::new(Code::NotFound, "No such message.").field("reply_to").sb("SB0105"),
+        Refusal::RecipientUnknown => Detail::new(
+            Code::NotFound,
+            "No other instance announced this agent in the vault within 24 hours; see GET /v1/agents for who did.",
+        )
+        .field("to")
+        .sb("SB0106"),
+        Refusal::InstanceUnknown => {
+            Detail::new(Code::NotFound, "No such instance in this organization.").field("to_instance").sb("SB0107")
+        }
+        Refusal::RecipientAmbiguous => {
+            state("ambiguous_recipient", "Several instances run this agent; name one in to_instance.", "SB0108")
+        }
+        Refusal::DeadlinePast => bad_field("deadline", "The deadline must lie in the future.").sb("SB0109"),
+        Refusal::RateLimited { limit, retry_after_s } => {
+            Detail::new(Code::RateLimited, format!("This handle may send {limit} messages per hour."))
+                .reason("limit_exceeded")
+                .field("messages_per_hour")
+                .limit(u64::from(*limit))
+                .used(u64::from(*limit))
+                .retry_after_s(*retry_after_s)
+                .sb("SB0110")
+        }
+        Refusal::SwarmClosed => state("swarm_closed", "This swarm is closed; its history can still be read.", "SB0111"),
+        Refusal::NoHandle => Detail::new(
+            Code::ForbiddenRight,
+            "Choose a handle in this swarm first: `switchboard swarm join ID --handle HANDLE`.",
+        )
+        .reason("no_handle")
+        .sb("SB0112"),
+        Refusal::HandleTaken => {
+            state("handle_taken", "This handle is taken, or you have another one in this swarm.", "SB0112").field("handle")
+        }
+        Refusal::NameTaken => state("name_taken", "This name is taken; choose another one.", "SB0114").field("name"),
+        Refusal::SealedMismatch => sealed_mismatch(true),
+        Refusal::Full { what, limit } => state("limit_exceeded", "A limit of this hub is reached.", "SB0110")
+            .field(*what)
+            .limit(*limit)
+            .used(*limit),
+        Refusal::NotFound => Detail::new(Code::NotFound, "No such thing here.").sb("SB0115"),
+        Refusal::NotYours => Detail::new(Code::ForbiddenRight, "Only the receiving agent may say this.")
+            .reason("not_recipient")
+            .sb("SB0123"),
+        Refusal::NonceUsed => Detail::new(Code::Unauthorized, "This nonce was used before; sign a fresh assertion.")
+            .field("nonce")
+            .sb("SB0116"),
+        Refusal::DevicePending => Detail::new(
+            Code::AuthorizationPending,
+            "Waiting for approval: `switchboard device approve CODE`.",
+        )
+        .sb("SB0124"),
+        Refusal::DeviceTooFast => {
+            Detail::new(Code::SlowDown, "Polled too fast; add 5 s to the interval.").sb("SB0124")
+        }
+        Refusal::DeviceExpired => Detail::new(Code::ExpiredToken, "The device code is over; start again.").sb("SB0124"),
+        Refusal::DeviceDenied => Detail::new(Code::AccessDenied, "A person refused this device.").sb("SB0124"),
+        Refusal::TaskState { state: is } => {
+            state("task_not_proposed", &format!("The task is {is}; only a proposed one can be decided."), "SB0125")
+        }
+        Refusal::HandoffClosed => state("handoff_closed", "This handoff is settled or past its deadline.", "SB0122"),
+    }
+}
+
+/// The store could not do it.
+#[must_use]
+pub fn store(error: &StoreError) -> Detail {
+    match error {
+        StoreError::Full => {
+            let message = "The disk of the hub is full: nothing was stored. It takes messages again once there is room.";
+            Detail::new(Code::RateLimited, message).reason("storage_full").retry_after_s(30u64).sb("SB0119")
+        }
+        StoreError::Overloaded => {
+            Detail::new(Code::RateLimited, "The hub is overloaded: nothing was stored.")
+                .reason("overloaded")
+                .retry_after_s(1u64)
+                .sb("SB0120")
+        }
+        StoreError::Unknown(_) => Detail::new(
+            Code::Unknown,
+            "Whether this was stored is not known; send it again with the same id, a repeat is harmless.",
+        )
+        .reason("outcome_unknown")
+        .sb("SB0121"),
+        StoreError::Closed => Detail::new(Code::RateLimited, "The hub is shutting down: nothing was stored.")
+            .reason("shutting_down")
+            .retry_after_s(5u64)
+            .sb("SB0120"),
+        StoreError::Inconsistent(_) | StoreError::Backend(_) => {
+            Detail::new(Code::Unknown, "The hub failed to do this; its log says why.")
+                .reason("internal")
+                .sb("SB0121")
+        }
+    }
+}
+
+/// Code and, behind a slash, field or reason: how the event log names a refusal.
+#[must_use]
+pub fn why(detail: &Detail) -> String {
+    let code = serde_json::to_value(detail.code).ok().and_then(|code| code.as_str().map(str::to_owned));
+    let code = code.unwrap_or_else(|| "unknown".into());
+    match detail.reason.as_deref().or(detail.field.as_deref()) {
+        Some(more) => format!("{code}/{more}"),
+        None => code,
+    }
+}

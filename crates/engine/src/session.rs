@@ -1,0 +1,359 @@
+//! A session: one client's conversation over one socket, without the socket. Text frames go in, text frames come out; what
+//! is sent together is committed together.
+//!
+//! The order a client may rely on: answers come in the order of its frames; a `hello` is answered by the present state
+//! (presence of others, notices, then the replay) before the `pong` of a `ping` sent behind it.
+
+pub mod answer;
+pub mod hello;
+mod notices;
+
+use crate::follow::{Follower, Outbox};
+use crate::hub::Hub;
+use crate::refusal;
+use crate::stream::Waker;
+use crate::submit::{self, Speaker};
+use crate::viewer::Viewer;
+use answer::Ack;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::port::doorbell::Topic;
+use switchboard_core::port::store::StoreError;
+use switchboard_core::principal::Principal;
+use switchboard_core::write::{Batch, Outcome, Write};
+use switchboard_protocol::Detail;
+use switchboard_protocol::frame::Heartbeat;
+use switchboard_protocol::frame::client::{ClientFrame, parse};
+use switchboard_protocol::frame::server::{ErrorFrame, ServerFrame};
+use switchboard_protocol::json::Limits;
+
+/// Open sessions by instance, so that they can be woken.
+#[derive(Debug, Default)]
+pub struct Sessions(parking_lot::Mutex<HashMap<InstanceNo, Vec<Weak<Waker>>>>);
+
+impl Sessions {
+    fn add(&self, instance: InstanceNo, waker: &Arc<Waker>) {
+        let mut sessions = self.0.lock();
+        let wakers = sessions.entry(instance).or_default();
+        wakers.retain(|known| known.strong_count() > 0);
+        wakers.push(Arc::downgrade(waker));
+    }
+
+    fn remove(&self, instance: InstanceNo, waker: &Arc<Waker>) {
+        let mut sessions = self.0.lock();
+        let Some(wakers) = sessions.get_mut(&instance) else { return };
+        wakers.retain(|known| known.as_ptr() != Arc::as_ptr(waker));
+        if wakers.is_empty() {
+            sessions.remove(&instance);
+        }
+    }
+
+    /// Open sessions of an instance.
+    pub fn count(&self, instance: InstanceNo) -> usize {
+        self.0.lock().get(&instance).map_or(0, Vec::len)
+    }
+
+    fn each(&self, of: Option<InstanceNo>, tell: impl Fn(&Waker)) {
+        let sessions = self.0.lock();
+        let wakers = sessions.iter().filter(|(instance, _)| of.is_none_or(|of| of == **instance));
+        wakers.flat_map(|(_, wakers)| wakers).filter_map(Weak::upgrade).for_each(|waker| tell(&waker));
+    }
+}
+
+/// Passes a ring on to the sessions it concerns.
+pub(crate) fn ring(hub: &Hub, topic: Topic) {
+    match topic {
+        Topic::Instance(instance) => hub.sessions.each(Some(instance), Waker::ring_notices),
+        Topic::Credentials | Topic::Swarms => hub.sessions.each(None, Waker::ring_credential),
+        Topic::Stream(_) | Topic::Vault(_) => {}
+    }
+}
+
+/// The session is over: what to tell the client, if anything, before closing.
+#[derive(Debug, Clone)]
+pub struct Close(pub Option<Detail>);
+
+/// Writes on their way to the disk, with what to answer for each.
+pub struct Pending {
+    acks: Vec<Ack>,
+    outcomes: switchboard_core::port::store::Fut<'static, Vec<Outcome>>,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Pending({})", self.acks.len())
+    }
+}
+
+impl Pending {
+    /// Waits until they are there, or are not.
+    pub async fn wait(self) -> Settled {
+        Settled { acks: self.acks, result: self.outcomes.await }
+    }
+}
+
+/// What became of a [`Pending`].
+#[derive(Debug)]
+pub struct Settled {
+    acks: Vec<Ack>,
+    result: Result<Vec<Outcome>, StoreError>,
+}
+
+/// One client's conversation.
+#[derive(Debug)]
+pub struct Session {
+    hub: Arc<Hub>,
+    who: Arc<Principal>,
+    bearer: [u8; 32],
+    follower: Follower,
+    greeted: bool,
+    batch: Vec<Write>,
+    acks: Vec<Ack>,
+    pongs: VecDeque<u64>,
+    presence_seen: HashMap<VaultId, u64>,
+    notices: notices::Sent,
+    due: Due,
+}
+
+/// What has to be looked at with the next [`Session::fill`].
+#[derive(Debug, Default)]
+struct Due {
+    presence: bool,
+    notices: bool,
+    credential: bool,
+}
+
+impl Session {
+    /// A session of an authenticated instance. `bearer` is the hash of its token, to be looked at again when credentials
+    /// change.
+    #[must_use]
+    pub fn new(hub: Arc<Hub>, who: Arc<Principal>, bearer: [u8; 32]) -> Self {
+        let follower = Follower::new(hub.clone(), Viewer::connection(&who), true);
+        hub.sessions.add(who.instance, &follower.waker);
+        hub.counters.sockets.fetch_add(1, Ordering::Relaxed);
+        Self {
+            hub,
+            who,
+            bearer,
+            follower,
+            greeted: false,
+            batch: Vec::new(),
+            acks: Vec::new(),
+            pongs: VecDeque::new(),
+            presence_seen: HashMap::new(),
+            notices: notices::Sent::default(),
+            due: Due::default(),
+        }
+    }
+
+    /// Whether `hello` was said.
+    #[must_use]
+    pub fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
+    /// How the session is woken when there is something to deliver.
+    #[must_use]
+    pub fn waker(&self) -> Arc<Waker> {
+        self.follower.waker.clone()
+    }
+
+    /// Takes one text frame. What has to be stored gathers until [`Session::submit`]; what can be answered at once goes
+    /// to `out`. Waits only for a `hello`.
+    pub async fn receive(&mut self, text: &str, out: &mut Outbox) -> Result<(), Close> {
+        self.hub.counters.frames.fetch_add(1, Ordering::Relaxed);
+        let frame = match parse(text, &Limits::FRAME) {
+            Ok(frame) => frame,
+            Err(refused) => {
+                self.refuse("bus.frame", refused.client_msg_id, refused.error, out);
+                return Ok(());
+            }
+        };
+        match frame {
+            ClientFrame::Hello(hello) => return self.hello(hello, out).await,
+            ClientFrame::Ping(ping) => self.ping(ping, out),
+            ClientFrame::Pong(_) | ClientFrame::Unknown(_) => {}
+            _ if !self.greeted => {
+                let error = refusal::bad_field("t", "Send hello first.").reason("hello_first");
+                self.refuse("bus.frame", None, error, out);
+            }
+            frame => self.command(frame, out),
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self, ping: Heartbeat, out: &mut Outbox) {
+        self.pongs.push_back(ping.nonce);
+        self.pong(out);
+    }
+
+    /// Answers pings, once everything older than the last hello has been delivered.
+    fn pong(&mut self, out: &mut Outbox) {
+        if self.due.notices || self.due.presence || self.follower.is_replaying() {
+            return;
+        }
+        for nonce in self.pongs.drain(..) {
+            out.push_frame(&ServerFrame::Pong(Heartbeat { nonce }));
+        }
+    }
+
+    fn command(&mut self, frame: ClientFrame<'_>, out: &mut Outbox) {
+        let verb = verb(&frame);
+        let id = client_msg_id(&frame);
+        match self.build(frame) {
+            Ok(steps) => steps.into_iter().for_each(|(write, ack)| {
+                self.batch.push(write);
+                self.acks.push(ack);
+            }),
+            Err(error) => self.refuse(verb, id, error, out),
+        }
+    }
+
+    fn build(&self, frame: ClientFrame<'_>) -> Result<Vec<(Write, Ack)>, Detail> {
+        let agents = self.follower.viewer.agents.as_ref();
+        let none = HashSet::new();
+        let speaker = Speaker { who: &self.who, agents: agents.unwrap_or(&none) };
+        let hub = &*self.hub;
+        let one = |write, ack| Ok(vec![(write, ack)]);
+        match frame {
+            ClientFrame::Message(message) => {
+                one(submit::message::message(hub, speaker, &message)?, Ack::message(&message))
+            }
+            ClientFrame::Publish(publish) => {
+                one(submit::publish::publish(hub, speaker, &publish)?, Ack::publish(&publish))
+            }
+            ClientFrame::MessageReceipt(receipt) => {
+                let event = submit::resolve_gid(hub, &receipt.gid);
+                one(submit::receipt::receipt(hub, speaker, &receipt)?, Ack::Receipt(event))
+            }
+            ClientFrame::Presence(presence) => self.presence(&presence),
+            ClientFrame::HandoffOffer(offer) => {
+                one(submit::handoff::offer(hub, speaker, offer)?, Ack::Handoff)
+            }
+            ClientFrame::HandoffAck(ack) => one(submit::handoff::accept(speaker, ack)?, Ack::Handoff),
+            ClientFrame::HandoffReject(reject) => {
+                one(submit::handoff::reject(speaker, reject)?, Ack::Handoff)
+            }
+            ClientFrame::Ack(ack) if !self.follower.follows(&ack.channel) => {
+                Err(refusal::not_found("channel", "This connection does not follow this channel."))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn refuse(&self, verb: &'static str, id: Option<String>, error: Detail, out: &mut Outbox) {
+        self.hub.refused(verb, &self.who.instance_id, &error);
+        let client_msg_id = id.map(Into::into);
+        out.push_frame(&ServerFrame::Error(ErrorFrame { client_msg_id, error }));
+    }
+
+    /// Hands what has gathered to the store as one batch.
+    #[must_use]
+    pub fn submit(&mut self) -> Option<Pending> {
+        if self.batch.is_empty() {
+            return None;
+        }
+        let batch = Batch { at_ms: self.hub.clock().wall_ms(), writes: std::mem::take(&mut self.batch) };
+        Some(Pending { acks: std::mem::take(&mut self.acks), outcomes: self.hub.ports.store.commit(batch) })
+    }
+
+    /// Answers what was settled.
+    pub fn settle(&mut self, settled: Settled, out: &mut Outbox) {
+        answer::settle(self, settled, out);
+    }
+
+    /// Takes note of what has rung.
+    pub fn wake(&mut self) {
+        let woken = self.follower.waker.take();
+        self.follower.note(woken.streams, woken.fresh);
+        self.due.presence |= woken.presence && self.greeted;
+        self.due.notices |= woken.notices && self.greeted;
+        self.due.credential |= woken.credential;
+    }
+
+    /// Adds what there is to deliver until `out` is full; whether more is left.
+    pub async fn fill(&mut self, out: &mut Outbox) -> Result<bool, Close> {
+        if std::mem::take(&mut self.due.credential) {
+            self.check_credential().await?;
+        }
+        if std::mem::take(&mut self.due.presence) {
+            self.tell_presence(out);
+        }
+        if std::mem::take(&mut self.due.notices) {
+            self.tell_notices(out).await.map_err(failed)?;
+        }
+        let before = out.frames.len();
+        self.follower.fill(out).await.map_err(failed)?;
+        let delivered = (out.frames.len() - before) as u64;
+        self.hub.counters.delivered.fetch_add(delivered, Ordering::Relaxed);
+        if !self.pongs.is_empty() {
+            self.pong(out);
+        }
+        Ok(self.follower.has_more())
+    }
+
+    /// Tells cursors that moved without a delivery; called about once a second.
+    pub fn tick(&mut self, out: &mut Outbox) {
+        self.follower.tell_all(out);
+    }
+
+    /// What was in the outbox has been written to the socket.
+    pub fn written(&mut self) {
+        if let Some(write) = self.notices.take() {
+            self.batch.push(write);
+            self.acks.push(Ack::Nothing);
+        }
+    }
+
+    async fn check_credential(&mut self) -> Result<(), Close> {
+        use switchboard_core::port::store::Credential;
+        if !self.hub.credentials.is_fixed_hash(&self.bearer) {
+            let now_ms = self.hub.clock().wall_ms();
+            match self.hub.store().credential(self.bearer, now_ms).await.map_err(failed)? {
+                Some(Credential::Revoked) => return Err(Close(Some(refusal::revoked()))),
+                Some(Credential::LeaseExpired) => return Err(Close(Some(refusal::lease_expired()))),
+                // An access token is good for the connection it opened, also when it ends meanwhile.
+                Some(Credential::Good(_) | Credential::Expired) | None => {}
+            }
+        }
+        self.follow_swarms(&std::collections::BTreeMap::new(), true);
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.hub.counters.sockets.fetch_sub(1, Ordering::Relaxed);
+        self.hub.sessions.remove(self.who.instance, &self.follower.waker);
+        let agents = self.follower.viewer.agents.take().unwrap_or_default();
+        hello::release(&self.hub, self.who.instance, agents);
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
+fn failed(error: StoreError) -> Close {
+    tracing::warn!(%error, "a session ends because the store cannot be read; its client will reconnect");
+    Close(Some(refusal::store(&error)))
+}
+
+fn verb(frame: &ClientFrame<'_>) -> &'static str {
+    match frame {
+        ClientFrame::Message(_) => "bus.message",
+        ClientFrame::Publish(_) => "bus.publish",
+        ClientFrame::MessageReceipt(_) => "bus.receipt",
+        ClientFrame::Presence(_) => "presence.announce",
+        ClientFrame::HandoffOffer(_) => "handoff.offer",
+        ClientFrame::HandoffAck(_) | ClientFrame::HandoffReject(_) => "handoff.settle",
+        _ => "bus.frame",
+    }
+}
+
+fn client_msg_id(frame: &ClientFrame<'_>) -> Option<String> {
+    match frame {
+        ClientFrame::Message(message) => Some(message.client_msg_id.to_string()),
+        ClientFrame::Publish(publish) => Some(publish.client_msg_id.to_string()),
+        _ => None,
+    }
+}

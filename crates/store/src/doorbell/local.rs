@@ -29,7 +29,9 @@ impl Doorbell for LocalDoorbell {
     fn ring(&self, topics: &[Topic]) {
         let listeners = Arc::clone(&self.listeners.read());
         for listener in listeners.iter() {
-            topics.iter().for_each(|topic| listener(*topic));
+            for topic in topics {
+                listener(*topic);
+            }
         }
     }
 

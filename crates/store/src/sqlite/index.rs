@@ -102,12 +102,11 @@ pub(crate) struct Index {
 impl Index {
     /// Opens the index, or makes it anew when it is missing, damaged, of another form, or ahead of the database.
     pub(crate) fn open(path: &Path, database: Connection, bell: &Bell) -> rusqlite::Result<Self> {
-        let index = match open_file(path, &database) {
-            Ok(Some(index)) => index,
-            Ok(None) | Err(_) => {
-                remove(path);
-                make_file(path)?
-            }
+        let index = if let Ok(Some(index)) = open_file(path, &database) {
+            index
+        } else {
+            remove(path);
+            make_file(path)?
         };
         let seen: i64 = index.query_row("SELECT events FROM progress", [], |row| row.get(0))?;
         bell.seen.store(seen.cast_unsigned(), Ordering::Relaxed);

@@ -203,7 +203,9 @@ mod tests {
                 std::thread::spawn(move || (0..1000).for_each(|_| queue.push(Job(1, 1)).unwrap()))
             })
             .collect();
-        pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
         queue.close();
         assert_eq!(taker.join().unwrap(), 4000);
     }

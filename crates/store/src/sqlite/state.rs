@@ -26,7 +26,7 @@ pub(crate) enum Counter {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Head {
     /// Last assigned sequence.
-    pub(crate) head: u64,
+    pub(crate) last: u64,
     /// First sequence retention has left.
     pub(crate) first: u64,
     /// Whether it is a swarm's: its log names no instance.
@@ -115,17 +115,17 @@ impl State {
 
     fn load_streams(&mut self, conn: &Connection) -> Result<(), Failure> {
         let sql = "SELECT s.id, s.vault, s.name, c.a, c.b FROM streams s LEFT JOIN counters c ON c.id = s.id";
-        let mut lost = None;
+        let mut orphan = None;
         each(conn, sql, |row| {
             let id: u32 = row.get(0)?;
             let vault: Option<[u8; 16]> = row.get(1)?;
             let (Some(head), Some(first)) = (row.get::<_, Option<i64>>(3)?, row.get::<_, Option<i64>>(4)?)
             else {
-                lost = Some(id);
+                orphan = Some(id);
                 return Ok(());
             };
-            let (head, first) = (head.cast_unsigned(), first.cast_unsigned());
-            let head = Head { head, first, ..Head::empty(vault.is_none()) };
+            let (last, first) = (head.cast_unsigned(), first.cast_unsigned());
+            let head = Head { last, first, ..Head::empty(vault.is_none()) };
             self.streams.insert(id, head);
             if let Some(vault) = vault {
                 let vault = self.vaults.entry(VaultId(vault)).or_default();
@@ -133,7 +133,7 @@ impl State {
             }
             Ok(())
         })?;
-        lost.map_or(Ok(()), |id| Err(Failure::Inconsistent(format!("stream {id} has no counter"))))
+        orphan.map_or(Ok(()), |id| Err(Failure::Inconsistent(format!("stream {id} has no counter"))))
     }
 
     fn load_swarms(&mut self, conn: &Connection) -> Result<(), Failure> {

@@ -136,9 +136,9 @@ impl<'t, 'c> Tx<'t, 'c> {
     ) -> Result<Arc<StoredEvent>, Failure> {
         let head = self.state.streams.get_mut(&stream.0);
         let head = head.ok_or_else(|| Failure::Inconsistent(format!("stream {} is unknown", stream.0)))?;
-        head.head += 1;
+        head.last += 1;
         let swarm = head.swarm;
-        event.id = EventId { stream, seq: head.head };
+        event.id = EventId { stream, seq: head.last };
         if begins_thread {
             event.thread = event.id;
         }
@@ -209,8 +209,8 @@ impl<'t, 'c> Tx<'t, 'c> {
         moved.sort_unstable();
         moved.dedup();
         for stream in moved {
-            let Head { head, first, .. } = self.state.streams[&stream.0];
-            self.set_counter(i64::from(stream.0), head.cast_signed(), first.cast_signed(), None)?;
+            let Head { last, first, .. } = self.state.streams[&stream.0];
+            self.set_counter(i64::from(stream.0), last.cast_signed(), first.cast_signed(), None)?;
         }
         self.state.commit += 1;
         let commit = self.state.commit.cast_signed();

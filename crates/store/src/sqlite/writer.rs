@@ -170,7 +170,9 @@ impl Running<'_> {
             }
             Err(Void::Nothing(failure)) if group.len() > 1 && !failure.is_environment() => {
                 tracing::error!(%failure, batches = group.len(), "a commit failed: trying its batches one by one");
-                group.into_iter().for_each(|pending| self.commit_group(vec![pending]));
+                for pending in group {
+                    self.commit_group(vec![pending]);
+                }
             }
             Err(void) => answer_all(group, &void.answer()),
         }

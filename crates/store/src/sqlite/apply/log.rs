@@ -12,9 +12,11 @@ pub(super) fn probe(tx: &mut Tx<'_, '_>) -> Applied {
     Ok(Outcome::Done)
 }
 
-pub(super) fn note(tx: &mut Tx<'_, '_>, entries: &[Entry]) -> Applied {
-    entries.iter().for_each(|entry| tx.note(entry));
-    Ok(Outcome::Done)
+pub(super) fn note(tx: &mut Tx<'_, '_>, entries: &[Entry]) -> Outcome {
+    for entry in entries {
+        tx.note(entry);
+    }
+    Outcome::Done
 }
 
 // A checkpoint must speak of a record as it is; the same one again is no change.

@@ -77,7 +77,7 @@ fn dispatch(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
             task::decide(tx, *vault, *number, *decision, data)
         }
         Write::Once { scope, key, digest, inner, render } => {
-            once::once(tx, &once::Key { scope, key, digest }, inner, render)
+            once::once(tx, &once::Request { scope, key, digest }, inner, render)
         }
         other => dispatch_room(tx, other),
     }
@@ -98,7 +98,7 @@ fn dispatch_room(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
         }
         Write::Probe => log::probe(tx),
         Write::Checkpoint(checkpoint) => log::checkpoint(tx, checkpoint),
-        Write::Log(entries) => log::note(tx, entries),
+        Write::Log(entries) => Ok(log::note(tx, entries)),
         Write::NewEpoch { epoch } => log::new_epoch(tx, epoch),
         handled => Err(Failure::Inconsistent(format!("no rule for {handled:?}")).into()),
     }

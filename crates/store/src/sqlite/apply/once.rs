@@ -7,24 +7,24 @@ use rusqlite::params;
 use switchboard_core::write::{Outcome, Refusal, Render, Write};
 
 /// What a request is known by.
-pub(super) struct Key<'a> {
+pub(super) struct Request<'a> {
     pub(super) scope: &'a str,
     pub(super) key: &'a str,
     pub(super) digest: &'a [u8; 32],
 }
 
-pub(super) fn once(tx: &mut Tx<'_, '_>, key: &Key<'_>, inner: &Write, render: &Render) -> Applied {
+pub(super) fn once(tx: &mut Tx<'_, '_>, request: &Request<'_>, inner: &Write, render: &Render) -> Applied {
     let sql = "SELECT digest, body FROM idempotency WHERE scope = ? AND key = ?";
-    let known = tx.one(sql, params![key.scope, key.key], |row| {
+    let known = tx.one(sql, params![request.scope, request.key], |row| {
         Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, Vec<u8>>(1)?))
     })?;
     match known {
-        Some((digest, _)) if digest != *key.digest => return Err(Refusal::IdReused.into()),
+        Some((digest, _)) if digest != *request.digest => return Err(Refusal::IdReused.into()),
         Some((_, body)) => return Ok(Outcome::Once { body, replayed: true }),
         None => {}
     }
     let body = render(&dispatch(tx, inner)?);
     let sql = "INSERT INTO idempotency (scope, key, digest, body, at_ms) VALUES (?, ?, ?, ?, ?)";
-    tx.run(sql, params![key.scope, key.key, key.digest, body, tx.at_ms])?;
+    tx.run(sql, params![request.scope, request.key, request.digest, body, tx.at_ms])?;
     Ok(Outcome::Once { body, replayed: false })
 }

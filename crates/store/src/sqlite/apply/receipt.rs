@@ -106,7 +106,7 @@ pub(super) fn advance_inbox(
     for (stream, position) in positions {
         // A position ahead of the stream would hide what is yet to come.
         let Some(head) = tx.state.head(*stream) else { continue };
-        let position = head.head.min(*position).cast_signed();
+        let position = head.last.min(*position).cast_signed();
         let sql = "INSERT INTO inboxes (instance, agent, stream, position) VALUES (?, ?, ?, ?)
                    ON CONFLICT (instance, agent, stream) DO UPDATE SET position = excluded.position
                    WHERE excluded.position > position";

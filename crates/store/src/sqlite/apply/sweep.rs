@@ -78,7 +78,7 @@ fn events(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
         .state
         .streams
         .iter()
-        .filter(|(_, head)| head.first <= head.head && head.first_expires_ms.is_none_or(|at| at <= now))
+        .filter(|(_, head)| head.first <= head.last && head.first_expires_ms.is_none_or(|at| at <= now))
         .map(|(id, _)| *id)
         .collect();
     due.sort_unstable();
@@ -114,7 +114,7 @@ fn expired(tx: &Tx<'_, '_>, stream: StreamId, limit: usize) -> Result<(Vec<Row>,
     let sql = "SELECT id, expires_at_ms, kind, thread, to_instance, to_agent FROM events
                WHERE id BETWEEN ? AND ? ORDER BY id";
     let mut statement = tx.conn.prepare_cached(sql)?;
-    let range = [head.first, head.head].map(|seq| EventId { stream, seq }.row());
+    let range = [head.first, head.last].map(|seq| EventId { stream, seq }.row());
     let mut rows = statement.query(range)?;
     let mut gone = Vec::new();
     while gone.len() < limit

@@ -54,22 +54,20 @@ pub(super) fn resolve(
     }
     let bound = match bind {
         Some(name) => by_name(tx, name, label)?,
-        None => {
-            may_create(tx, fresh.0, &fresh.1)?;
-            let info = VaultInfo {
-                vault: fresh.0,
-                name: fresh.1.clone(),
-                sealed: false,
-                label: label.map(str::to_owned),
-            };
-            insert(tx, info.clone())?;
-            info
-        }
+        None => make(tx, fresh, label)?,
     };
     let sql = "INSERT INTO vault_bindings (identity, vault, created_ms) VALUES (?, ?, ?)";
     tx.run(sql, params![identity, bound.vault.0, tx.at_ms])?;
     tx.admit("vault.resolve", None, bound.vault.to_string());
     Ok(Outcome::Vault(bound))
+}
+
+fn make(tx: &mut Tx<'_, '_>, fresh: &(VaultId, String), label: Option<&str>) -> Result<VaultInfo, Stop> {
+    may_create(tx, fresh.0, &fresh.1)?;
+    let info =
+        VaultInfo { vault: fresh.0, name: fresh.1.clone(), sealed: false, label: label.map(str::to_owned) };
+    insert(tx, info.clone())?;
+    Ok(info)
 }
 
 // The named vault; a label is taken over when it has none.

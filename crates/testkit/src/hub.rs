@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub const ADMIN: &str = "test-admin-bearer";
 
 /// How to start a hub.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// The engine's settings.
     pub settings: Settings,
@@ -31,6 +31,12 @@ pub struct Options {
     pub store: sqlite::Options,
     /// A clock that the test moves; absent: the machine's.
     pub clock: Option<Arc<ManualClock>>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Options").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
 /// A bearer with its instance.

@@ -10,13 +10,13 @@ async fn the_committed_description_is_the_generated_one() {
     let token = hub.token("a").await;
     let served = hub.http(&token).get("/openapi.json").await.text;
     let generated = openapi::text(&Doors::new(hub.hub.clone(), "sqlite"));
-    assert_eq!(served, generated);
+    assert!(served == generated);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &generated).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(committed, generated, "run the tests with UPDATE=1 and commit docs/openapi.json");
+    assert!(committed == generated, "run the tests with UPDATE=1 and commit docs/openapi.json");
     hub.stop().await;
 }

@@ -75,6 +75,7 @@ async fn a_device_waits_for_a_person_and_its_lease_verifies_under_the_root_key()
     let poll = async || anybody(&hub).post("/v1/device/token", &redeem(&code, &key)).await;
     let pending = poll().await;
     assert_eq!((pending.status, pending.json()["error"]["code"].as_str()), (400, Some("authorization_pending")));
+    clock.advance(500);
     assert_eq!(poll().await.json()["error"]["code"], "slow_down");
     let engine = enroll(&hub, &clock, 9).await;
 

@@ -85,7 +85,8 @@ impl TestHub {
             clock,
             entropy: Arc::new(SystemEntropy),
         };
-        let hub = Hub::start(ports, options.settings.clone(), Founding::default()).await.expect("the hub starts");
+        let hub =
+            Hub::start(ports, options.settings.clone(), Founding::default()).await.expect("the hub starts");
         hub.credentials.fix(ADMIN, hub.owner());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -133,7 +134,8 @@ impl TestHub {
     /// A long bearer.
     pub async fn token_of(&self, label: &str, owner: Option<&str>, rights: Rights) -> Token {
         let request = Request::fresh(&self.hub);
-        let created = manage::tokens::create(&self.hub, &request, label, owner, rights).await.expect("a token");
+        let created =
+            manage::tokens::create(&self.hub, &request, label, owner, rights).await.expect("a token");
         Token { instance_id: created.instance_id, bearer: created.token.expose_secret().to_owned() }
     }
 
@@ -233,7 +235,8 @@ impl Http {
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
         let request = if self.bearer.is_empty() { request } else { request.bearer_auth(&self.bearer) };
-        let response = tokio::time::timeout(crate::PATIENCE, request.send()).await.expect("in time").expect("an answer");
+        let response =
+            tokio::time::timeout(crate::PATIENCE, request.send()).await.expect("in time").expect("an answer");
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         Reply { status, headers, text: response.text().await.expect("a body") }
     }

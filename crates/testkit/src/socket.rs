@@ -50,7 +50,8 @@ impl Socket {
 
     /// Says hello and waits until the present state has been told; what came meanwhile is kept.
     pub async fn hello(&mut self, instance_id: &str, agents: &Value, cursors: &Value) {
-        self.send(&json!({ "t": "hello", "instance_id": instance_id, "agents": agents, "cursors": cursors })).await;
+        self.send(&json!({ "t": "hello", "instance_id": instance_id, "agents": agents, "cursors": cursors }))
+            .await;
         self.barrier().await;
     }
 
@@ -81,7 +82,9 @@ impl Socket {
         loop {
             let message = tokio::time::timeout(PATIENCE, self.stream.next()).await.expect("a frame in time");
             match message {
-                Some(Ok(Message::Text(text))) => return Some(serde_json::from_str(&text).expect("frames are JSON")),
+                Some(Ok(Message::Text(text))) => {
+                    return Some(serde_json::from_str(&text).expect("frames are JSON"));
+                }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                 Some(Ok(_)) => {}
             }

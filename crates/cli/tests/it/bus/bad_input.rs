@@ -5,7 +5,9 @@ use switchboard_testkit::TestHub;
 
 fn raw(hub: &TestHub, inner: &str) -> String {
     let channel = hub.channel("general");
-    format!(r#"{{"t":"message","client_msg_id":"x1","network":{{"kind":"org","channel":"{channel}"}},"type":"finding","from":"a",{inner}}}"#)
+    format!(
+        r#"{{"t":"message","client_msg_id":"x1","network":{{"kind":"org","channel":"{channel}"}},"type":"finding","from":"a",{inner}}}"#
+    )
 }
 
 #[tokio::test]
@@ -98,7 +100,11 @@ async fn bad_bodies_are_refused_by_name() {
     ];
     for (path, body, field) in table {
         let reply = http.post_raw(path, body, &[]).await;
-        assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (400, Some("invalid_request")), "{path}");
+        assert_eq!(
+            (reply.status, reply.json()["error"]["code"].as_str()),
+            (400, Some("invalid_request")),
+            "{path}"
+        );
         if let Some(field) = field {
             assert_eq!(reply.json()["error"]["field"], field, "{path}: {}", reply.text);
         }

@@ -32,7 +32,10 @@ async fn nobody_several_and_named_instances() {
     let (a, b, c) = (hub.token("a").await, hub.token("b").await, hub.token("c").await);
     let mut sender = hub.agent(&a, "a").await;
     let nobody = sender.ask(&direct(&hub, "m1", "a", "twin")).await;
-    assert_eq!((nobody["error"]["code"].as_str(), nobody["error"]["field"].as_str()), (Some("not_found"), Some("to")));
+    assert_eq!(
+        (nobody["error"]["code"].as_str(), nobody["error"]["field"].as_str()),
+        (Some("not_found"), Some("to"))
+    );
     let mut one = hub.agent(&b, "twin").await;
     let mut two = hub.agent(&c, "twin").await;
     let several = sender.ask(&direct(&hub, "m2", "a", "twin")).await;
@@ -45,7 +48,10 @@ async fn nobody_several_and_named_instances() {
     named["client_msg_id"] = json!("m4");
     named["to_instance"] = json!("inst_unknown");
     let unknown = sender.ask(&named).await;
-    assert_eq!((unknown["error"]["code"].as_str(), unknown["error"]["field"].as_str()), (Some("not_found"), Some("to_instance")));
+    assert_eq!(
+        (unknown["error"]["code"].as_str(), unknown["error"]["field"].as_str()),
+        (Some("not_found"), Some("to_instance"))
+    );
     hub.stop().await;
 }
 
@@ -61,7 +67,11 @@ async fn a_reply_goes_to_the_instance_of_the_replied_message() {
     let mut answer = direct(&hub, "r", "helper", "twin");
     answer["type"] = json!("answer");
     answer["reply_to"] = question["gid"].clone();
-    assert_eq!(helper.ask(&answer).await["t"], "message.stored", "no ambiguity: the reply says where it goes");
+    assert_eq!(
+        helper.ask(&answer).await["t"],
+        "message.stored",
+        "no ambiguity: the reply says where it goes"
+    );
     assert_eq!(asker.expect("message.deliver").await["reply_to"], question["gid"]);
     let seen = other_twin.drain_of("message.deliver").await;
     assert!(seen.iter().all(|frame| frame["type"] != "answer"));

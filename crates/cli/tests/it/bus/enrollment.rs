@@ -4,7 +4,9 @@ use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use switchboard_core::time::{Clock as _, ManualClock, SECOND_MS};
-use switchboard_protocol::canonical::{KEYSET_DOMAIN, LEASE_DOMAIN, signing_input, signing_input_without_signature};
+use switchboard_protocol::canonical::{
+    KEYSET_DOMAIN, LEASE_DOMAIN, signing_input, signing_input_without_signature,
+};
 use switchboard_testkit::{Http, Options, TestHub, Token};
 
 const NOON_MS: i64 = 1_792_497_600_000;
@@ -47,7 +49,8 @@ async fn enroll(hub: &TestHub, clock: &ManualClock, seed: u8) -> Engine {
     let key = SigningKey::from_bytes(&[seed; 32]);
     let code = start(hub).await;
     let user_code = code["user_code"].as_str().unwrap();
-    let approved = hub.http(&hub.admin()).post(&format!("/admin/v1/devices/{user_code}/approve"), &json!({})).await;
+    let approved =
+        hub.http(&hub.admin()).post(&format!("/admin/v1/devices/{user_code}/approve"), &json!({})).await;
     assert_eq!(approved.status, 204, "{}", approved.text);
     clock.advance(5000);
     let reply = anybody(hub).post("/v1/device/token", &redeem(&code, &key)).await;
@@ -74,7 +77,10 @@ async fn a_device_waits_for_a_person_and_its_lease_verifies_under_the_root_key()
     let code = start(&hub).await;
     let poll = async || anybody(&hub).post("/v1/device/token", &redeem(&code, &key)).await;
     let pending = poll().await;
-    assert_eq!((pending.status, pending.json()["error"]["code"].as_str()), (400, Some("authorization_pending")));
+    assert_eq!(
+        (pending.status, pending.json()["error"]["code"].as_str()),
+        (400, Some("authorization_pending"))
+    );
     clock.advance(500);
     assert_eq!(poll().await.json()["error"]["code"], "slow_down");
     let engine = enroll(&hub, &clock, 9).await;
@@ -89,7 +95,11 @@ async fn a_device_waits_for_a_person_and_its_lease_verifies_under_the_root_key()
     verify(&root, &input, &set["signature"]);
     let lease = &engine.enrollment["lease"];
     assert_eq!(lease["kid"], set["keys"][0]["kid"]);
-    verify(&unbase64(&set["keys"][0]["ed25519_pub"]), &signing_input(LEASE_DOMAIN, &lease["lease"]).unwrap(), &lease["signature"]);
+    verify(
+        &unbase64(&set["keys"][0]["ed25519_pub"]),
+        &signing_input(LEASE_DOMAIN, &lease["lease"]).unwrap(),
+        &lease["signature"],
+    );
     assert_eq!(lease["lease"]["instance_id"], engine.instance_id.as_str());
     assert!(lease["lease"]["rights"].as_array().unwrap().contains(&json!("bus.relay")));
     assert_eq!(&anybody(&hub).get("/v1/keys").await.json(), set);
@@ -124,7 +134,9 @@ async fn an_assertion_gets_a_bearer_once_and_only_within_the_skew() {
     let path = format!("/v1/instances/{}/token", engine.instance_id);
     let now = clock.wall_ms() / SECOND_MS;
     let http = anybody(&hub);
-    for (iat, nonce, why) in [(now - 301, "nonce-aaaaaaaaaaaa1", "past"), (now + 301, "nonce-aaaaaaaaaaaa2", "future")] {
+    for (iat, nonce, why) in
+        [(now - 301, "nonce-aaaaaaaaaaaa1", "past"), (now + 301, "nonce-aaaaaaaaaaaa2", "future")]
+    {
         assert_eq!(http.post(&path, &assertion(&engine, iat, nonce)).await.status, 401, "{why}");
     }
     let good = assertion(&engine, now - 299, "nonce-aaaaaaaaaaaa3");
@@ -136,7 +148,10 @@ async fn an_assertion_gets_a_bearer_once_and_only_within_the_skew() {
     assert_eq!(http.post(&path, &forged).await.status, 401);
     assert_eq!(http.post("/v1/instances/inst_unknown/token", &good).await.status, 404);
 
-    let token = Token { instance_id: engine.instance_id.clone(), bearer: reply.json()["access_token"].as_str().unwrap().into() };
+    let token = Token {
+        instance_id: engine.instance_id.clone(),
+        bearer: reply.json()["access_token"].as_str().unwrap().into(),
+    };
     let mut socket = hub.agent(&token, "engine-agent").await;
     assert_eq!(socket.ask(&hub.message("m1", "finding", "engine-agent", "x")).await["t"], "message.stored");
     let salt = hub.http(&token).get("/v1/org/salt").await.json();
@@ -180,9 +195,7 @@ async fn repositories_resolve_to_one_vault_each() {
     let token = bearer(&hub, &engine, &clock, "nonce-aaaaaaaaaaaa1").await;
     let http = hub.http(&token);
     let salt = engine.enrollment["org_salt_id"].clone();
-    let resolve = |digest: &str| {
-        json!({ "schema": "leanctx.hive.vault-resolve-request/v1", "org_salt_id": salt, "identity_digest": digest, "label": "payments" })
-    };
+    let resolve = |digest: &str| json!({ "schema": "leanctx.hive.vault-resolve-request/v1", "org_salt_id": salt, "identity_digest": digest, "label": "payments" });
     let one = "0".repeat(64);
     let first = http.post("/v1/vaults/resolve", &resolve(&one)).await.json();
     assert_eq!((first["sealed"].as_bool(), first["label"].as_str()), (Some(false), Some("payments")));

@@ -26,7 +26,9 @@ async fn a_poll_waits_and_its_cursor_misses_nothing() {
 
     let waiting = {
         let (http, cursor) = (http.clone(), cursor.clone());
-        tokio::spawn(async move { http.get(&format!("/v1/bus/poll?cursor={cursor}&wait_ms=15000")).await.json() })
+        tokio::spawn(
+            async move { http.get(&format!("/v1/bus/poll?cursor={cursor}&wait_ms=15000")).await.json() },
+        )
     };
     let stored = sender.ask(&hub.message("m1", "finding", "a", "x")).await;
     let woken = waiting.await.unwrap();
@@ -39,7 +41,10 @@ async fn a_poll_waits_and_its_cursor_misses_nothing() {
     let mut elsewhere = hub.message("m2", "finding", "a", "x");
     elsewhere["network"]["channel"] = json!(hub.channel("fresh"));
     sender.ask(&elsewhere).await;
-    let next = http.get(&format!("/v1/bus/poll?cursor={}&wait_ms=5000", woken["cursor"].as_str().unwrap())).await.json();
+    let next = http
+        .get(&format!("/v1/bus/poll?cursor={}&wait_ms=5000", woken["cursor"].as_str().unwrap()))
+        .await
+        .json();
     assert_eq!(next["frames"].as_array().unwrap().len(), 1);
     assert_eq!(next["frames"][0]["network"]["channel"], hub.channel("fresh"));
     let bad = http.get("/v1/bus/poll?cursor=made-up").await;
@@ -73,7 +78,8 @@ async fn catch_up_pages_publishes_in_order_without_gaps() {
     assert_eq!(seqs, (0..25).map(|n| n * 2 + 1).collect::<Vec<_>>());
     let unescaped = http.get(&format!("/v1/bus/channels/{}/events", hub.channel("general"))).await;
     assert_eq!(unescaped.status, 200, "the channel may stand in the path as it is");
-    let nothing = http.get(&format!("/v1/bus/channels/{}/events", path(&hub.channel("never-used")))).await.json();
+    let nothing =
+        http.get(&format!("/v1/bus/channels/{}/events", path(&hub.channel("never-used")))).await.json();
     assert_eq!(nothing["events"], json!([]));
     let foreign = format!("/v1/bus/channels/{}/events", path(&hub.channel("x").replace("org_", "org_x")));
     assert_eq!(http.get(&foreign).await.status, 404);
@@ -96,9 +102,14 @@ async fn history_pages_each_message_exactly_once_though_all_share_one_second() {
     let read = async |more: String| {
         let (mut gids, mut after) = (Vec::new(), String::new());
         loop {
-            let page = http.get(&format!("/v1/messages?network=org&channel={channel}&limit=7{more}{after}")).await.json();
+            let page = http
+                .get(&format!("/v1/messages?network=org&channel={channel}&limit=7{more}{after}"))
+                .await
+                .json();
             assert_eq!(page["schema"], "leanctx.hive.message-list/v1");
-            gids.extend(page["messages"].as_array().unwrap().iter().map(|m| m["gid"].as_str().unwrap().to_owned()));
+            gids.extend(
+                page["messages"].as_array().unwrap().iter().map(|m| m["gid"].as_str().unwrap().to_owned()),
+            );
             match page["next"].as_str() {
                 Some(next) => after = format!("&after_gid={next}"),
                 None => return gids,
@@ -164,6 +175,9 @@ async fn the_directory_lists_agents_with_their_profiles() {
     assert_eq!(profiles.len(), 2);
     assert_eq!((profiles[0]["agent"].as_str(), profiles[0]["model"].as_str()), (Some("one"), Some("m-1")));
     assert_eq!((profiles[0]["mine"].as_bool(), profiles[1]["mine"].as_bool()), (Some(false), Some(true)));
-    assert_eq!(hub.http(&b).get("/v1/agents?mine=true").await.json()["profiles"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        hub.http(&b).get("/v1/agents?mine=true").await.json()["profiles"].as_array().unwrap().len(),
+        1
+    );
     hub.stop().await;
 }

@@ -46,15 +46,23 @@ async fn a_cursor_replays_what_came_after_it_before_the_pong() {
     }
     let mut reader = hub.agent_from(&b, "b", &json!({ hub.channel("general"): 40 })).await;
     // `agent_from` waited for the pong, so all of it is here already.
-    let seqs: Vec<_> = reader.drain_of("message.deliver").await.iter().map(|f| f["seq"].as_u64().unwrap()).collect();
+    let seqs: Vec<_> =
+        reader.drain_of("message.deliver").await.iter().map(|f| f["seq"].as_u64().unwrap()).collect();
     assert_eq!(seqs, (41..=600).collect::<Vec<_>>());
 
     let mut fresh = hub.agent(&b, "c").await;
-    assert!(fresh.drain_of("message.deliver").await.is_empty(), "without a cursor a socket starts at the head");
+    assert!(
+        fresh.drain_of("message.deliver").await.is_empty(),
+        "without a cursor a socket starts at the head"
+    );
     let mut ahead = hub.agent_from(&b, "d", &json!({ hub.channel("general"): 9_999_999 })).await;
     assert!(ahead.drain_of("message.deliver").await.is_empty());
     sender.ask(&hub.message("last", "finding", "a", "x")).await;
-    assert_eq!(ahead.expect("message.deliver").await["seq"], 601, "a cursor ahead of the log counts as the head");
+    assert_eq!(
+        ahead.expect("message.deliver").await["seq"],
+        601,
+        "a cursor ahead of the log counts as the head"
+    );
     hub.stop().await;
 }
 
@@ -99,7 +107,10 @@ async fn a_refused_hello_changes_nothing() {
     let unknown = json!([{ "agent_id": "b", "role": "r", "vault_id": "0".repeat(32) }]);
     socket.send(&json!({ "t": "hello", "instance_id": token.instance_id, "agents": unknown })).await;
     let error = socket.expect("error").await;
-    assert_eq!((error["error"]["code"].as_str(), error["error"]["field"].as_str()), (Some("not_found"), Some("vault_id")));
+    assert_eq!(
+        (error["error"]["code"].as_str(), error["error"]["field"].as_str()),
+        (Some("not_found"), Some("vault_id"))
+    );
     assert!(error.get("client_msg_id").is_none());
     assert_eq!(socket.ask(&hub.message("m1", "finding", "a", "x")).await["t"], "message.stored");
     hub.stop().await;
@@ -114,7 +125,10 @@ async fn presence_is_told_to_other_instances_and_closed_after_the_grace() {
     let mut second = hub.agent(&b, "second").await;
     let seen = second.expect("presence_update").await;
     assert_eq!((seen["agent_id"].as_str(), seen["state"].as_str()), (Some("first"), Some("active")));
-    assert_eq!((seen["instance_id"].as_str(), seen["role"].as_str()), (Some(&*a.instance_id), Some("tester")));
+    assert_eq!(
+        (seen["instance_id"].as_str(), seen["role"].as_str()),
+        (Some(&*a.instance_id), Some("tester"))
+    );
     let seen = first.expect("presence_update").await;
     assert_eq!((seen["agent_id"].as_str(), seen["state"].as_str()), (Some("second"), Some("active")));
 

@@ -22,7 +22,10 @@ async fn a_replay_is_byte_for_byte_and_another_body_is_a_conflict() {
     message["body"]["text"] = json!("x");
     let again = hub.http(&token).post_raw("/v1/messages", message.to_string(), &key).await;
     assert_eq!(again.text, first.text, "also after a restart");
-    let bad = hub.http(&token).post_raw("/v1/messages", message.to_string(), &[("Idempotency-Key", "not an id")]).await;
+    let bad = hub
+        .http(&token)
+        .post_raw("/v1/messages", message.to_string(), &[("Idempotency-Key", "not an id")])
+        .await;
     assert_eq!(bad.json()["error"]["field"], "Idempotency-Key");
     hub.stop().await;
 }
@@ -71,7 +74,9 @@ async fn two_at_once_take_effect_once() {
     let body = json!({ "label": "ci" }).to_string();
     let requests = (0..8).map(|_| {
         let (admin, body) = (admin.clone(), body.clone());
-        tokio::spawn(async move { admin.post_raw("/admin/v1/tokens", body, &[("Idempotency-Key", "same")]).await.text })
+        tokio::spawn(async move {
+            admin.post_raw("/admin/v1/tokens", body, &[("Idempotency-Key", "same")]).await.text
+        })
     });
     let mut answers = Vec::new();
     for request in requests.collect::<Vec<_>>() {

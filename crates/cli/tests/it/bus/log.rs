@@ -14,12 +14,17 @@ async fn admitted_and_refused_commands_stand_in_it_and_it_verifies() {
     let admin = hub.http(&hub.admin());
     let log = admin.get("/admin/v1/log").await.json();
     let entries = log["entries"].as_array().unwrap();
-    let find = |verb: &str| entries.iter().find(|entry| entry["verb"] == verb).unwrap_or_else(|| panic!("{verb} in {entries:?}"));
+    let find = |verb: &str| {
+        entries.iter().find(|entry| entry["verb"] == verb).unwrap_or_else(|| panic!("{verb} in {entries:?}"))
+    };
     assert_eq!(find("instance.create")["result"], "admitted");
     let appended = find("bus.finding");
     assert!(appended["subject"].as_str().unwrap().contains(stored["gid"].as_str().unwrap()));
     let refused = find("bus.message");
-    assert_eq!((refused["result"].as_str(), refused["actor"].as_str()), (Some("refused"), Some(&*token.instance_id)));
+    assert_eq!(
+        (refused["result"].as_str(), refused["actor"].as_str()),
+        (Some("refused"), Some(&*token.instance_id))
+    );
     assert_eq!(refused["subject"], "invalid_request/not_announced");
     assert!(!log.to_string().contains("body-not-in-log"));
     let verified = admin.post("/admin/v1/log/verify", &json!({})).await.json();

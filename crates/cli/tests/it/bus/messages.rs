@@ -69,7 +69,11 @@ async fn the_sender_gets_no_echo_and_everybody_else_does() {
     let mut other = hub.agent(&two, "other").await;
     sender.ask(&hub.message("m1", "finding", "sender", "found")).await;
     assert_eq!(other.expect("message.deliver").await["from"]["mine"], false);
-    assert_eq!(sibling.expect("message.deliver").await["from"]["mine"], true, "another agent of the same instance");
+    assert_eq!(
+        sibling.expect("message.deliver").await["from"]["mine"],
+        true,
+        "another agent of the same instance"
+    );
     assert!(sender.drain_of("message.deliver").await.is_empty());
     hub.stop().await;
 }
@@ -111,7 +115,11 @@ async fn publishes_share_the_sequence_and_go_to_the_others() {
     sender.ask(&hub.message("m1", "finding", "a", "x")).await;
     let published = sender.ask(&publish(&hub, "p1", "team", None)).await;
     assert_eq!((published["t"].as_str(), published["seq"].as_u64()), (Some("published"), Some(2)));
-    assert_eq!(sender.ask(&publish(&hub, "p1", "team", None)).await, published, "publishing the same id is a no-op");
+    assert_eq!(
+        sender.ask(&publish(&hub, "p1", "team", None)).await,
+        published,
+        "publishing the same id is a no-op"
+    );
     let delivered = receiver.expect("deliver").await;
     assert_eq!(delivered["seq"], 2);
     assert_eq!(delivered["body"], json!({ "text": "STATUS", "n": [1, 2.5, null] }));
@@ -172,7 +180,8 @@ async fn many_senders_get_one_gap_free_sequence() {
         let token = hub.token(&format!("s{sender}")).await;
         let name = format!("s{sender}");
         let mut socket = hub.agent(&token, &name).await;
-        let frames: Vec<_> = (0..50).map(|n| hub.message(&format!("{name}-{n}"), "finding", &name, "x")).collect();
+        let frames: Vec<_> =
+            (0..50).map(|n| hub.message(&format!("{name}-{n}"), "finding", &name, "x")).collect();
         tasks.push(tokio::spawn(async move {
             for frame in &frames {
                 socket.send(frame).await;

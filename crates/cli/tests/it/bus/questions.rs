@@ -29,7 +29,11 @@ async fn it_becomes_a_proposal_that_a_person_decides_on() {
     clock.advance(2 * HOUR_MS.unsigned_abs());
     let event = watcher.expect("task.event").await;
     assert_eq!((event["event"].as_str(), event["state"].as_str()), (Some("proposed"), Some("proposed")));
-    assert_eq!((event["number"].as_u64(), event["seq"].as_u64()), (Some(1), Some(2)), "one sequence for all events");
+    assert_eq!(
+        (event["number"].as_u64(), event["seq"].as_u64()),
+        (Some(1), Some(2)),
+        "one sequence for all events"
+    );
     assert_eq!(event["channel"], hub.channel("general"));
 
     let admin = hub.http(&hub.admin());
@@ -58,7 +62,10 @@ async fn it_happens_once_also_when_the_hub_was_down_at_that_moment() {
     clock.advance(3000);
     let hub = hub.restart().await;
     let mut reader = hub.agent_from(&token, "other", &json!({ hub.channel("general"): 2 })).await;
-    let numbers = [reader.expect("task.event").await["number"].clone(), reader.expect("task.event").await["number"].clone()];
+    let numbers = [
+        reader.expect("task.event").await["number"].clone(),
+        reader.expect("task.event").await["number"].clone(),
+    ];
     assert_eq!(numbers, [json!(1), json!(2)]);
     let hub = hub.restart().await;
     let tasks = hub.http(&hub.admin()).get("/admin/v1/vaults/main/tasks").await.json();
@@ -83,7 +90,10 @@ async fn an_answer_in_time_means_no_proposal_and_the_ledger_says_so() {
     assert_eq!(helper.expect("task.event").await["number"], 1);
     let ledger = hub.http(&hub.admin()).get("/admin/v1/ledger").await.json();
     let bus = &ledger["bus"];
-    assert_eq!((bus["accepted"].as_u64(), bus["answered"].as_u64(), bus["expired"].as_u64()), (Some(3), Some(1), Some(1)));
+    assert_eq!(
+        (bus["accepted"].as_u64(), bus["answered"].as_u64(), bus["expired"].as_u64()),
+        (Some(3), Some(1), Some(1))
+    );
     assert_eq!((bus["delivered"].as_u64(), bus["pending"].as_u64()), (Some(1), Some(0)));
     hub.stop().await;
 }

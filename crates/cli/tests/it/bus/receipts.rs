@@ -39,7 +39,10 @@ async fn the_sender_is_told_at_once_and_never_back() {
     receiver.send(&receipt(&gid, "b", "delivered")).await;
     receiver.send(&receipt(&gid, "b", "read")).await;
     receiver.barrier().await;
-    assert!(sender.drain_of("message.status").await.is_empty(), "stored once, and read never goes back to delivered");
+    assert!(
+        sender.drain_of("message.status").await.is_empty(),
+        "stored once, and read never goes back to delivered"
+    );
     hub.stop().await;
 }
 

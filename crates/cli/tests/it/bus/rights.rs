@@ -20,11 +20,16 @@ async fn every_route_asks_for_its_right() {
     ];
     for route in &bus {
         let refused = hub.http(&none).get(route).await;
-        assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (403, Some("forbidden_right")), "{route}");
+        assert_eq!(
+            (refused.status, refused.json()["error"]["code"].as_str()),
+            (403, Some("forbidden_right")),
+            "{route}"
+        );
         assert_eq!(anybody.get(route).await.status, 401, "{route}");
     }
     assert!(Socket::connect(&hub.url, &none.bearer).await.is_err());
-    let admin = ["status", "ledger", "keys", "tokens", "devices", "vaults", "swarms", "vaults/main/tasks", "log"];
+    let admin =
+        ["status", "ledger", "keys", "tokens", "devices", "vaults", "swarms", "vaults/main/tasks", "log"];
     for route in admin {
         let route = format!("/admin/v1/{route}");
         assert_eq!(hub.http(&agent).get(&route).await.status, 403, "{route}");
@@ -32,9 +37,14 @@ async fn every_route_asks_for_its_right() {
         assert_eq!(hub.http(&hub.admin()).get(&route).await.status, 200, "{route}");
     }
     for route in ["tokens", "vaults", "swarms", "backup", "log/verify", "devices/AAAA-BBBB/approve"] {
-        assert_eq!(hub.http(&agent).post(&format!("/admin/v1/{route}"), &json!({})).await.status, 403, "{route}");
+        assert_eq!(
+            hub.http(&agent).post(&format!("/admin/v1/{route}"), &json!({})).await.status,
+            403,
+            "{route}"
+        );
     }
-    let escalation = hub.http(&hub.admin()).post("/admin/v1/tokens", &json!({ "label": "x", "rights": ["admin"] })).await;
+    let escalation =
+        hub.http(&hub.admin()).post("/admin/v1/tokens", &json!({ "label": "x", "rights": ["admin"] })).await;
     assert_eq!(escalation.json()["error"]["field"], "rights");
     hub.stop().await;
 }
@@ -66,7 +76,11 @@ async fn answers_name_the_protocol_and_refuse_another_major() {
     assert_eq!((request.status, request.json()["error"]["code"].as_str()), (426, Some("upgrade_required")));
     for path in ["/v1/root-cert", "/v1/nothing", "/v1/vaults/0/knowledge"] {
         let missing = http.get(path).await;
-        assert_eq!((missing.status, missing.json()["error"]["code"].as_str()), (404, Some("not_found")), "{path}");
+        assert_eq!(
+            (missing.status, missing.json()["error"]["code"].as_str()),
+            (404, Some("not_found")),
+            "{path}"
+        );
     }
     for path in ["/healthz", "/readyz", "/metrics", "/openapi.json"] {
         assert_eq!(http.get(path).await.status, 200, "{path}");

@@ -22,7 +22,9 @@ async fn swarm(options: Options) -> Swarm {
     let made = admin.post("/admin/v1/swarms", &json!({ "title": "Retry budgets" })).await.json();
     let id = made["swarm_id"].as_str().unwrap().to_owned();
     for (person, handle) in [("Ada", "quiet-heron"), ("Ben", "loud-owl")] {
-        let joined = admin.post(&format!("/admin/v1/swarms/{id}/join"), &json!({ "handle": handle, "person": person })).await;
+        let joined = admin
+            .post(&format!("/admin/v1/swarms/{id}/join"), &json!({ "handle": handle, "person": person }))
+            .await;
         assert_eq!(joined.status, 204, "{}", joined.text);
     }
     Swarm { hub, id, ada, ben }
@@ -52,10 +54,14 @@ async fn members_see_only_handles() {
     for secret in ["Ada", "ada-laptop", "ada-agent", &swarm.ada.instance_id, "org_"] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
-    ben.send(&json!({ "t": "message.receipt", "gid": delivered["gid"], "by": "ben-agent", "state": "read" })).await;
+    ben.send(&json!({ "t": "message.receipt", "gid": delivered["gid"], "by": "ben-agent", "state": "read" }))
+        .await;
     assert_eq!(ada.expect("message.status").await["by"], "loud-owl");
     let handle = swarm.hub.http(&swarm.ben).get("/v1/handles/quiet-heron").await.json();
-    assert_eq!((handle["handle"].as_str(), handle["reputation"]["score"].as_u64()), (Some("quiet-heron"), Some(0)));
+    assert_eq!(
+        (handle["handle"].as_str(), handle["reputation"]["score"].as_u64()),
+        (Some("quiet-heron"), Some(0))
+    );
     assert_eq!(swarm.hub.http(&swarm.ben).get("/v1/handles/nobody-here").await.status, 404);
 
     let log = swarm.hub.http(&swarm.hub.admin()).get("/admin/v1/log").await.json();
@@ -72,10 +78,14 @@ async fn without_a_handle_nobody_speaks_or_reads() {
     let mut socket = swarm.hub.agent(&stranger, "c").await;
     let (mut ada, _) = swarm.both().await;
     let refused = socket.ask(&swarm.message("m1", "c", "hi")).await;
-    assert_eq!((refused["error"]["code"].as_str(), refused["error"]["reason"].as_str()), (Some("forbidden_right"), Some("no_handle")));
+    assert_eq!(
+        (refused["error"]["code"].as_str(), refused["error"]["reason"].as_str()),
+        (Some("forbidden_right"), Some("no_handle"))
+    );
     ada.ask(&swarm.message("m2", "ada-agent", "x")).await;
     assert!(socket.drain_of("message.deliver").await.is_empty());
-    let history = swarm.hub.http(&stranger).get(&format!("/v1/messages?network=swarm&swarm_id={}", swarm.id)).await;
+    let history =
+        swarm.hub.http(&stranger).get(&format!("/v1/messages?network=swarm&swarm_id={}", swarm.id)).await;
     assert_eq!(history.status, 404);
     let mut unknown = swarm.message("m3", "ada-agent", "x");
     unknown["network"]["swarm_id"] = json!("sw_unknown");
@@ -96,7 +106,10 @@ async fn networks_are_never_bridged() {
     let unknown = ada.ask(&reply).await;
     assert_eq!(foreign["error"]["field"], "reply_to");
     assert_eq!(foreign, unknown);
-    for (field, value) in [("to_instance", json!(swarm.ben.instance_id)), ("body", json!({ "text": "x", "references": [{ "kind": "task", "number": 1 }] }))] {
+    for (field, value) in [
+        ("to_instance", json!(swarm.ben.instance_id)),
+        ("body", json!({ "text": "x", "references": [{ "kind": "task", "number": 1 }] })),
+    ] {
         let mut bad = swarm.message("s2", "ada-agent", "y");
         bad["to"] = json!("loud-owl");
         bad[field] = value;
@@ -119,12 +132,19 @@ async fn the_hourly_limit_is_exact_and_says_when_to_come_back() {
     }
     let refused = ada.ask(&swarm.message("m3", "ada-agent", "x")).await;
     let error = &refused["error"];
-    assert_eq!((error["code"].as_str(), error["reason"].as_str()), (Some("rate_limited"), Some("limit_exceeded")));
+    assert_eq!(
+        (error["code"].as_str(), error["reason"].as_str()),
+        (Some("rate_limited"), Some("limit_exceeded"))
+    );
     assert_eq!((error["field"].as_str(), error["limit"].as_u64()), (Some("messages_per_hour"), Some(3)));
     let wait_s = error["retry_after_s"].as_u64().unwrap();
     assert!((3400..=3600).contains(&wait_s), "{wait_s}");
     assert_eq!(ada.ask(&swarm.message("m0", "ada-agent", "x")).await["seq"], 1, "a resend is no new message");
-    assert_eq!(ben.ask(&swarm.message("b0", "ben-agent", "x")).await["t"], "message.stored", "each handle has its own");
+    assert_eq!(
+        ben.ask(&swarm.message("b0", "ben-agent", "x")).await["t"],
+        "message.stored",
+        "each handle has its own"
+    );
     clock.advance(wait_s * 1000);
     assert_eq!(ada.ask(&swarm.message("m3", "ada-agent", "x")).await["t"], "message.stored");
     assert!(clock_is_within_the_hour(wait_s));
@@ -144,13 +164,21 @@ async fn a_closed_swarm_takes_nothing_more_and_can_still_be_read() {
     assert_eq!(admin.post(&format!("/admin/v1/swarms/{}/close", swarm.id), &json!({})).await.status, 204);
     let refused = ada.ask(&swarm.message("m2", "ada-agent", "x")).await;
     assert_eq!(refused["error"]["reason"], "swarm_closed");
-    let history = swarm.hub.http(&swarm.ben).get(&format!("/v1/messages?network=swarm&swarm_id={}", swarm.id)).await.json();
+    let history = swarm
+        .hub
+        .http(&swarm.ben)
+        .get(&format!("/v1/messages?network=swarm&swarm_id={}", swarm.id))
+        .await
+        .json();
     assert_eq!(history["messages"].as_array().unwrap().len(), 1);
     let handle = json!({ "handle": "quiet-heron", "person": "Ben" });
     let other = admin.post("/admin/v1/swarms", &json!({ "title": "Other" })).await.json();
-    let taken = admin.post(&format!("/admin/v1/swarms/{}/join", other["swarm_id"].as_str().unwrap()), &handle).await;
+    let taken =
+        admin.post(&format!("/admin/v1/swarms/{}/join", other["swarm_id"].as_str().unwrap()), &handle).await;
     assert_eq!(taken.json()["error"]["reason"], "handle_taken");
-    let bad = admin.post(&format!("/admin/v1/swarms/{}/join", swarm.id), &json!({ "handle": "Not A Handle" })).await;
+    let bad = admin
+        .post(&format!("/admin/v1/swarms/{}/join", swarm.id), &json!({ "handle": "Not A Handle" }))
+        .await;
     assert_eq!(bad.json()["error"]["field"], "handle");
     swarm.hub.stop().await;
 }

@@ -1,0 +1,7 @@
+//! One binary: our types against the published fixtures, the published types against ours, and a running hub against both.
+
+mod differential;
+mod fixtures;
+mod ours;
+mod produced;
+mod variants;

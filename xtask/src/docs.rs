@@ -31,10 +31,20 @@ fn architecture(repository: &Repository) -> Result<Problems> {
             problems.push(format!("ARCHITECTURE.md does not name the crate `{folder}`"));
         }
     }
+    let places = places(&page).filter(|place| !repository.has(place.trim_end_matches('/')));
+    problems.extend(places.map(|place| format!("ARCHITECTURE.md names `{place}`, which is not there")));
     if page.lines().count() > ARCHITECTURE_LINES_MAX {
         problems.push(format!("ARCHITECTURE.md is longer than {ARCHITECTURE_LINES_MAX} lines"));
     }
     Ok(problems)
+}
+
+/// The files and folders of the repository that a page names in code spans.
+fn places(page: &str) -> impl Iterator<Item = &str> {
+    let spans = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    spans.filter(|span| {
+        ["crates/", "docs/", "interop/", "xtask/"].iter().any(|folder| span.starts_with(folder))
+    })
 }
 
 fn error_pages(repository: &Repository) -> Result<Problems> {
@@ -105,12 +115,18 @@ fn links(text: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{codes, links};
+    use super::{codes, links, places};
 
     #[test]
     fn links_are_found_outside_of_code() {
         let text = "[a](b.md) and `[c](d.md)` and [`e`](f.md#g)\n```\n[h](i.md)\n```\n[j]: k.md\n";
         assert_eq!(links(text), ["b.md", "f.md#g", "k.md"]);
+    }
+
+    #[test]
+    fn places_are_paths_in_code_spans() {
+        let page = "see `crates/core/src/gid.rs` and `Store`, not crates/x\nbut `docs/errors/`";
+        assert_eq!(places(page).collect::<Vec<_>>(), ["crates/core/src/gid.rs", "docs/errors/"]);
     }
 
     #[test]

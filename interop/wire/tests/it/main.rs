@@ -2,6 +2,7 @@
 
 mod differential;
 mod fixtures;
+mod live;
 mod ours;
 mod produced;
 mod variants;

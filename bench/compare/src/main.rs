@@ -55,6 +55,9 @@ struct Args {
     /// Print one JSON document instead of the tables.
     #[arg(long)]
     json: bool,
+    /// Also write the JSON document to this file.
+    #[arg(long)]
+    save: Option<PathBuf>,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -96,11 +99,14 @@ async fn compare(args: &Args) -> Result<Results> {
     };
     let results = plan.run().await?;
     let lines = summary::summarize(&results);
+    let document = json!({
+        "rounds": args.rounds, "seconds": args.seconds, "body_bytes": load::BODY_BYTES,
+        "summary": lines, "machine": results.machine, "runs": results.runs,
+    });
+    if let Some(file) = &args.save {
+        std::fs::write(file, document.to_string()).with_context(|| format!("write {}", file.display()))?;
+    }
     if args.json {
-        let document = json!({
-            "rounds": args.rounds, "seconds": args.seconds, "body_bytes": load::BODY_BYTES,
-            "summary": lines, "machine": results.machine, "runs": results.runs,
-        });
         println!("{document}");
     } else {
         print!("{}", table::render(&results, &lines));

@@ -13,7 +13,7 @@ use crate::machine::{self, Limits};
 use crate::outcome::Outcome;
 use crate::peer::Peer;
 use crate::peer::nats::Nats;
-use crate::peer::postgres::{Postgres, PostgresBatch};
+use crate::peer::postgres::Postgres;
 use crate::peer::rabbitmq::RabbitMq;
 use crate::peer::redis::Redis;
 use crate::switchboard::Switchboard;
@@ -25,7 +25,7 @@ pub enum Part {
     Machine,
     /// This project's hub.
     Switchboard,
-    /// NATS JetStream.
+    /// NATS JetStream, message by message and in atomic batches.
     Nats,
     /// Redis Streams.
     Redis,
@@ -75,6 +75,8 @@ pub struct Results {
     pub runs: Vec<Run>,
 }
 
+/// Messages at most in one batch of the peers that are also measured in batches.
+const BATCH: usize = 128;
 /// Name of the hub among the servers.
 pub const SWITCHBOARD: &str = "switchboard";
 
@@ -87,12 +89,15 @@ impl Plan {
                 match part {
                     Part::Machine => self.machine(round, &mut results).await?,
                     Part::Switchboard => self.switchboard(round, &mut results).await,
-                    Part::Nats => self.peer::<Nats>("nats", round, &mut results).await,
+                    Part::Nats => {
+                        self.peer::<Nats<1>>("nats", round, &mut results).await;
+                        self.peer::<Nats<BATCH>>("nats-batch", round, &mut results).await;
+                    }
                     Part::Redis => self.peer::<Redis>("redis", round, &mut results).await,
                     Part::Rabbitmq => self.peer::<RabbitMq>("rabbitmq", round, &mut results).await,
                     Part::Postgres => {
-                        self.peer::<Postgres>("postgres", round, &mut results).await;
-                        self.peer::<PostgresBatch>("postgres-batch", round, &mut results).await;
+                        self.peer::<Postgres<1>>("postgres", round, &mut results).await;
+                        self.peer::<Postgres<BATCH>>("postgres-batch", round, &mut results).await;
                     }
                 }
             }

@@ -74,27 +74,18 @@ fn parse(json: &str, load: &Load) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::load::LOADS;
 
-    const DOCUMENT: &str = r#"{"published_per_s":1000.5,"delivered_per_s":50000,
-        "ack_ms":{"p50":0.2,"p99":1,"p999":2},"deliver_ms":{"p50":1,"p99":2,"p999":3},"lost":0,"duplicated":0,
-        "misordered":0,"hub_cpu_us_per_msg":9.5,"hub_rss_mb":40,"fsync_per_s":900,"loopback_rtt_us":20}"#;
-
-    fn program(folder: &Path, script: &str) -> Switchboard {
-        let program = folder.join("switchboard");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    fn program(fixture: &str) -> Switchboard {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(fixture);
         Switchboard { program, more_args: vec!["--store".into(), "sqlite".into()] }
     }
 
     #[tokio::test]
     async fn the_load_is_passed_on_and_the_document_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let script = format!("echo \"$@\" > '{}/args'; cat <<'E'\n{DOCUMENT}\nE", folder.path().display());
-        let outcome = program(folder.path(), &script).run(folder.path(), &LOADS[4], 0.5).await.unwrap();
+        let outcome = program("switchboard").run(folder.path(), &LOADS[4], 0.5).await.unwrap();
         let args = std::fs::read_to_string(folder.path().join("args")).unwrap();
         assert_eq!(
             args.trim(),
@@ -107,14 +98,14 @@ mod tests {
     #[tokio::test]
     async fn a_failing_bench_is_an_error_with_its_words() {
         let folder = tempfile::tempdir().unwrap();
-        let failing = program(folder.path(), "echo 'disk full' >&2; exit 3");
-        let error = failing.run(folder.path(), &LOADS[0], 0.1).await.unwrap_err();
+        let error = program("switchboard-failing").run(folder.path(), &LOADS[0], 0.1).await.unwrap_err();
         assert!(format!("{error:#}").contains("disk full"), "{error:#}");
     }
 
     #[test]
     fn deliveries_of_a_load_without_receivers_are_not_compared() {
-        assert_eq!(parse(DOCUMENT, &LOADS[0]).unwrap().delivered_per_s, None);
+        let document = r#"{"published_per_s":1,"delivered_per_s":0,"ack_ms":{"p50":0.2,"p99":1,"p999":2}}"#;
+        assert_eq!(parse(document, &LOADS[0]).unwrap().delivered_per_s, None);
         assert!(parse("{}", &LOADS[0]).is_err());
     }
 }

@@ -11,26 +11,32 @@ const HEAD: [&str; 11] = [
     "per second",
     "(min .. max)",
     "ack p50 ms",
-    "p99 ms",
+    "ack p99 ms",
     "server us/msg",
     "RSS MiB",
     "flush/s",
-    "rate x",
-    "p50 x",
-    "p99 x",
+    "hub/peer rate",
+    "hub/peer p50",
+    "hub/peer p99",
 ];
+const ABSENT: &str = "-";
+/// The ratios' meaning, for tables that have any.
+const LEGEND: &str = "
+hub/peer: Switchboard's figure divided by the peer's within each round, then the median of the rounds.
+Switchboard is the faster one where the rate's ratio is above 1 and those of p50 and p99 are below 1.
+";
 
 /// The machine's limits, one table per load, and what failed.
 pub fn render(results: &Results, lines: &[Line]) -> String {
     let mut text = machine(&results.machine);
     for group in lines.chunk_by(|a, b| a.load == b.load) {
-        text += &format!("\n{}\n", title(group));
+        let _ = writeln!(text, "\n{}", title(group));
         text += &columns(&rows(group));
         text += &notes(group);
     }
-    text +=
-        "\nrate x, p50 x, p99 x: Switchboard's figure / the peer's, within each round, then the median.\n";
-    text += "Switchboard is faster where rate x is above 1, and where p50 x and p99 x are below 1.\n";
+    if lines.iter().any(|line| line.rate_ratio.is_some()) {
+        text += LEGEND;
+    }
     for run in &results.runs {
         text += &failure(run);
     }
@@ -43,8 +49,8 @@ fn machine(rounds: &[Limits]) -> String {
         return String::new();
     }
     format!(
-        "machine: write 4 KiB + fdatasync {:.0}/s, p50 {:.3} ms, p99 {:.3} ms; loopback round trip p50 {:.1} us\n",
-        over(|l| l.fdatasync_per_s),
+        "machine: write 4 KiB + fdatasync {}/s, p50 {:.3} ms, p99 {:.3} ms; loopback round trip p50 {:.1} us\n",
+        number(over(|l| l.fdatasync_per_s), 0),
         over(|l| l.fdatasync_p50_ms),
         over(|l| l.fdatasync_p99_ms),
         over(|l| l.loopback_rtt_us),
@@ -60,7 +66,9 @@ fn title(group: &[Line]) -> String {
 fn rows(group: &[Line]) -> Vec<Vec<String>> {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     for line in group {
-        let range = line.rate_per_s.map_or(String::new(), |s| format!("({:.0} .. {:.0})", s.min, s.max));
+        let range = line
+            .rate_per_s
+            .map_or(String::new(), |s| format!("({} .. {})", number(s.min, 0), number(s.max, 0)));
         rows.push(vec![
             line.server.to_owned(),
             show(line.rate_per_s, 0),
@@ -96,7 +104,19 @@ fn notes(group: &[Line]) -> String {
 }
 
 fn show(figure: Option<Spread>, decimals: usize) -> String {
-    figure.map_or_else(|| "-".to_owned(), |s| format!("{:.decimals$}", s.median))
+    figure.map_or_else(|| ABSENT.to_owned(), |s| number(s.median, decimals))
+}
+
+/// With a space between thousands.
+fn number(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let digits = whole.chars().enumerate();
+    let spaced = digits.flat_map(|(i, digit)| {
+        let space = (i > 0 && (whole.len() - i).is_multiple_of(3)).then_some(' ');
+        space.into_iter().chain([digit])
+    });
+    spaced.chain(fraction.chars()).collect()
 }
 
 fn failure(run: &Run) -> String {
@@ -104,21 +124,19 @@ fn failure(run: &Run) -> String {
     format!("FAILED in round {}: {}, {}: {error}\n", run.round, run.server, run.load)
 }
 
-/// Columns as wide as their widest cell: the first flush left, the others flush right.
+/// Columns as wide as their widest cell, the first flush left, the others flush right; columns
+/// without any figure are left out.
 fn columns(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let filled = |column: &usize| rows.iter().skip(1).any(|row| row[*column] != ABSENT);
+    let shown: Vec<(usize, usize)> = (0..HEAD.len()).filter(filled).map(|i| (i, width(i))).collect();
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(&widths).enumerate();
-        let cells: Vec<String> = cells
-            .map(
-                |(i, (cell, &width))| {
-                    if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-                },
-            )
-            .collect();
-        let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
+        let cells = shown.iter().map(|&(i, width)| match i {
+            0 => format!("{:<width$}", row[i]),
+            _ => format!("{:>width$}", row[i]),
+        });
+        let _ = writeln!(text, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     text
 }
@@ -141,7 +159,15 @@ mod tests {
         let results = Results { runs, ..Results::default() };
         let text = render(&results, &summarize(&results));
         let nats = text.lines().find(|line| line.trim_start().starts_with("nats")).unwrap();
-        assert!(nats.contains("2000") && nats.contains("1.50"), "{nats}");
+        assert!(nats.contains("2 000") && nats.contains("1.50"), "{nats}");
+        assert!(!text.contains("RSS"), "a column without figures is shown: {text}");
         assert!(text.contains("FAILED in round 1: redis, one in flight: not installed"), "{text}");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(number(1_234_567.891, 1), "1 234 567.9");
+        assert_eq!(number(999.0, 0), "999");
+        assert_eq!(number(0.25, 2), "0.25");
     }
 }

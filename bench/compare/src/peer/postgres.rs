@@ -19,29 +19,21 @@ use crate::receipts::Receipts;
 
 const INIT_LIMIT: Duration = Duration::from_mins(1);
 const ROLE: &str = "bench";
-/// Rows of one transaction of [`PostgresBatch`].
-const BATCH_ROWS: usize = 128;
 
-/// A private postgres, one row per transaction.
-pub struct Postgres {
+/// A private postgres, with transactions of up to `BATCH` rows.
+pub struct Postgres<const BATCH: usize> {
     process: Process,
     port: u16,
     folder: TempDir,
 }
 
-/// The same server, up to 128 rows per transaction.
-pub struct PostgresBatch(Postgres);
-
 /// One connection with its prepared insert; the library pipelines what many tasks ask of it.
-pub struct Publisher {
+pub struct Publisher<const BATCH: usize> {
     client: Client,
     insert: Statement,
 }
 
-/// As [`Publisher`], with an insert that takes an array of bodies.
-pub struct BatchPublisher(Publisher);
-
-impl Postgres {
+impl<const BATCH: usize> Postgres<BATCH> {
     async fn connect(&self) -> Result<Client> {
         let config = format!("host=127.0.0.1 port={} user={ROLE} dbname=postgres", self.port);
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;
@@ -49,16 +41,11 @@ impl Postgres {
         tokio::spawn(connection);
         Ok(client)
     }
-
-    async fn publisher(&self, insert: String) -> Result<Publisher> {
-        let client = self.connect().await?;
-        let insert = client.prepare(&insert).await?;
-        Ok(Publisher { client, insert })
-    }
 }
 
-impl Peer for Postgres {
-    type Sender = Publisher;
+impl<const BATCH: usize> Peer for Postgres<BATCH> {
+    type Sender = Publisher<BATCH>;
+    const BATCH: usize = BATCH;
     const DELIVERS: bool = false;
 
     async fn start(dir: &Path) -> Result<Self> {
@@ -68,7 +55,8 @@ impl Peer for Postgres {
         let owner = Owner::choose(folder.path())?;
         let mut init = owner.command("initdb", folder.path())?;
         init.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "-U", ROLE, "-D"]).arg(&data);
-        let mut init = Process::start(&mut init, Signal::TERM, &log)?;
+        let mut init = Process::start(&mut init, Signal::TERM, &log)
+            .context("the server's account must be able to enter the folder of --dir")?;
         init.wait_for_success(INIT_LIMIT).await.context("initdb")?;
         let port = free_port()?;
         let mut server = owner.command("postgres", folder.path())?;
@@ -92,8 +80,11 @@ impl Peer for Postgres {
         Ok(self.connect().await?.batch_execute(&table).await?)
     }
 
-    async fn sender(&self, topic: &str) -> Result<Publisher> {
-        self.publisher(format!("INSERT INTO {topic} (body) VALUES ($1)")).await
+    async fn sender(&self, topic: &str) -> Result<Publisher<BATCH>> {
+        let rows = if BATCH == 1 { "VALUES ($1::bytea)" } else { "SELECT unnest($1::bytea[])" };
+        let client = self.connect().await?;
+        let insert = client.prepare(&format!("INSERT INTO {topic} (body) {rows}")).await?;
+        Ok(Publisher { client, insert })
     }
 
     async fn receive(
@@ -115,56 +106,16 @@ impl Peer for Postgres {
     }
 }
 
-impl Peer for PostgresBatch {
-    type Sender = BatchPublisher;
-    const BATCH: usize = BATCH_ROWS;
-    const DELIVERS: bool = false;
-
-    async fn start(dir: &Path) -> Result<Self> {
-        Postgres::start(dir).await.map(Self)
-    }
-
-    async fn create_topic(&self, topic: &str, receivers: usize) -> Result<()> {
-        self.0.create_topic(topic, receivers).await
-    }
-
-    async fn sender(&self, topic: &str) -> Result<BatchPublisher> {
-        let insert = format!("INSERT INTO {topic} (body) SELECT unnest($1::bytea[])");
-        self.0.publisher(insert).await.map(BatchPublisher)
-    }
-
-    async fn receive(
-        &self,
-        topic: &str,
-        index: usize,
-        receipts: Arc<Receipts>,
-        tasks: &mut JoinSet<Result<()>>,
-    ) -> Result<()> {
-        self.0.receive(topic, index, receipts, tasks).await
-    }
-
-    fn usage(&self) -> Usage {
-        self.0.usage()
-    }
-
-    fn folder(&self) -> &Path {
-        self.0.folder()
-    }
-}
-
-impl Sender for Publisher {
-    async fn publish(&self, bodies: Vec<Body>) -> Result<()> {
-        for body in bodies {
-            self.client.execute(&self.insert, &[&&body[..]]).await?;
-        }
-        Ok(())
-    }
-}
-
-impl Sender for BatchPublisher {
+impl<const BATCH: usize> Sender for Publisher<BATCH> {
     async fn publish(&self, bodies: Vec<Body>) -> Result<()> {
         let rows: Vec<&[u8]> = bodies.iter().map(|body| &body[..]).collect();
-        self.0.client.execute(&self.0.insert, &[&rows]).await?;
+        if BATCH > 1 {
+            self.client.execute(&self.insert, &[&rows]).await?;
+            return Ok(());
+        }
+        for row in rows {
+            self.client.execute(&self.insert, &[&row]).await?;
+        }
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ mod rounds;
 mod summary;
 mod switchboard;
 mod table;
+mod usage;
 
 use rounds::{Part, Plan, Results};
 use switchboard::Switchboard;

@@ -1,6 +1,5 @@
 //! Private servers: started on loopback in a fresh directory, stopped when their guard is dropped.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::usage::{Usage, tree_usage};
+
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
@@ -18,15 +19,6 @@ pub struct Process {
     child: Child,
     stop_signal: Signal,
     log: PathBuf,
-}
-
-/// CPU time and memory of a process and its descendants at one moment.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Usage {
-    /// User and system time, with that of descendants that ended and were waited for.
-    pub cpu: Duration,
-    /// Resident memory in MiB; shared pages count once per process.
-    pub rss_mb: f64,
 }
 
 impl Process {
@@ -136,55 +128,6 @@ pub fn find_program(name: &str, more: &[PathBuf]) -> Result<PathBuf> {
         .with_context(|| format!("{name} is not installed: run bench/compare/setup"))
 }
 
-struct Stat {
-    parent: u32,
-    ticks: u64,
-    rss_pages: u64,
-}
-
-fn tree_usage(root: u32) -> Usage {
-    let all = all_stats();
-    let mut usage = Usage::default();
-    let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
-    let page_mb = rustix::param::page_size() as f64 / (1024.0 * 1024.0);
-    for (&pid, stat) in &all {
-        if descends_from(&all, pid, root) {
-            usage.cpu += Duration::from_secs_f64(stat.ticks as f64 / ticks_per_second);
-            usage.rss_mb += stat.rss_pages as f64 * page_mb;
-        }
-    }
-    usage
-}
-
-fn all_stats() -> HashMap<u32, Stat> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            Some((pid, parse_stat(&std::fs::read_to_string(entry.path().join("stat")).ok()?)?))
-        })
-        .collect()
-}
-
-/// Reads the fields of `/proc/PID/stat` (proc(5)) that follow the parenthesised name.
-fn parse_stat(text: &str) -> Option<Stat> {
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    let ticks = (14..=17).map(field).sum::<Option<u64>>()?;
-    Some(Stat { parent: u32::try_from(field(4)?).ok()?, ticks, rss_pages: field(24)? })
-}
-
-fn descends_from(all: &HashMap<u32, Stat>, mut pid: u32, root: u32) -> bool {
-    while pid != root {
-        match all.get(&pid) {
-            Some(stat) if stat.parent != 0 => pid = stat.parent,
-            _ => return false,
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,17 +152,5 @@ mod tests {
         let mut process = Process::start(&mut command, Signal::TERM, &log).unwrap();
         let error = process.wait_for_port(free_port().unwrap()).await.unwrap_err().to_string();
         assert!(error.contains("no disk left"), "{error}");
-    }
-
-    #[test]
-    fn usage_counts_this_process() {
-        assert!(tree_usage(std::process::id()).rss_mb > 0.5);
-    }
-
-    #[test]
-    fn a_process_name_with_spaces_and_brackets_is_parsed() {
-        let text = "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 10 20 30 40 20 0 1 0 5 1000 256 9";
-        let stat = parse_stat(text).unwrap();
-        assert_eq!((stat.parent, stat.ticks, stat.rss_pages), (1, 100, 256));
     }
 }

@@ -1,4 +1,4 @@
-//! Interleaved rounds: every server does all its work once before any does it again, so that a slow
+//! Interleaved rounds: every server does its work once before any does it again, so that a slow
 //! minute of the machine falls on all of them.
 
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ use crate::peer::postgres::Postgres;
 use crate::peer::rabbitmq::RabbitMq;
 use crate::peer::redis::Redis;
 use crate::switchboard::Switchboard;
+use crate::usage::Bystander;
 
 /// What `--only` can choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,6 +61,8 @@ pub struct Run {
     pub server: &'static str,
     /// Name of the load.
     pub load: &'static str,
+    /// CPU time that programs outside the comparison took meanwhile, percent of all cores.
+    pub foreign_cpu_percent: f64,
     /// Its figures, when it succeeded.
     pub outcome: Option<Outcome>,
     /// Why it has none.
@@ -80,99 +83,126 @@ const BATCH: usize = 128;
 /// Name of the hub among the servers.
 pub const SWITCHBOARD: &str = "switchboard";
 
+/// A server in one way of using it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contestant {
+    Switchboard,
+    Nats,
+    NatsBatch,
+    Redis,
+    Postgres,
+    PostgresBatch,
+    RabbitMq,
+}
+
+impl Contestant {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Switchboard => SWITCHBOARD,
+            Self::Nats => "nats",
+            Self::NatsBatch => "nats-batch",
+            Self::Redis => "redis",
+            Self::Postgres => "postgres",
+            Self::PostgresBatch => "postgres-batch",
+            Self::RabbitMq => "rabbitmq",
+        }
+    }
+
+    fn of(part: Part) -> &'static [Self] {
+        match part {
+            Part::Machine => &[],
+            Part::Switchboard => &[Self::Switchboard],
+            Part::Nats => &[Self::Nats, Self::NatsBatch],
+            Part::Redis => &[Self::Redis],
+            Part::Postgres => &[Self::Postgres, Self::PostgresBatch],
+            Part::Rabbitmq => &[Self::RabbitMq],
+        }
+    }
+}
+
 impl Plan {
     /// Runs all rounds, telling of each run on stderr. A server that fails is noted and passed over.
+    ///
+    /// Within a round all servers do one load before any does the next, so that what a ratio
+    /// compares lies seconds apart; each round starts with another server.
     pub async fn run(&self) -> Result<Results> {
         let mut results = Results::default();
+        let mut contestants: Vec<_> =
+            self.parts.iter().flat_map(|&part| Contestant::of(part)).copied().collect();
         for round in 1..=self.rounds {
-            for &part in &self.parts {
-                match part {
-                    Part::Machine => self.machine(round, &mut results).await?,
-                    Part::Switchboard => self.switchboard(round, &mut results).await,
-                    Part::Nats => {
-                        self.peer::<Nats<1>>("nats", round, &mut results).await;
-                        self.peer::<Nats<BATCH>>("nats-batch", round, &mut results).await;
-                    }
-                    Part::Redis => self.peer::<Redis>("redis", round, &mut results).await,
-                    Part::Rabbitmq => self.peer::<RabbitMq>("rabbitmq", round, &mut results).await,
-                    Part::Postgres => {
-                        self.peer::<Postgres<1>>("postgres", round, &mut results).await;
-                        self.peer::<Postgres<BATCH>>("postgres-batch", round, &mut results).await;
-                    }
+            if self.parts.contains(&Part::Machine) {
+                results.machine.push(self.machine(round).await?);
+            }
+            for load in &self.loads {
+                for &contestant in &contestants {
+                    results.runs.extend(self.one(round, contestant, load).await);
                 }
+            }
+            if !contestants.is_empty() {
+                contestants.rotate_left(1);
             }
         }
         Ok(results)
     }
 
-    async fn machine(&self, round: u32, results: &mut Results) -> Result<()> {
+    async fn machine(&self, round: u32) -> Result<Limits> {
         let (dir, length) = (self.dir.clone(), Duration::from_secs_f64(self.seconds));
         let limits = tokio::task::spawn_blocking(move || machine::measure(&dir, length)).await??;
         eprintln!(
             "round {round}/{}  machine: fdatasync p50 {:.3} ms, loopback {:.1} us",
             self.rounds, limits.fdatasync_p50_ms, limits.loopback_rtt_us
         );
-        results.machine.push(limits);
-        Ok(())
+        Ok(limits)
     }
 
-    async fn switchboard(&self, round: u32, results: &mut Results) {
-        for load in &self.loads {
-            let outcome = self.switchboard.run(&self.dir, load, self.seconds).await;
-            self.note(round, SWITCHBOARD, load, outcome, results);
-        }
-    }
-
-    /// A fresh server with an empty data directory for each round; the loads share it.
-    async fn peer<P: Peer>(&self, name: &'static str, round: u32, results: &mut Results) {
-        let peer = match P::start(&self.dir).await {
-            Ok(peer) => peer,
-            Err(error) => return self.note_all_failed(round, name, &error, results),
+    /// `None` where the server has nothing to compare for this load.
+    async fn one(&self, round: u32, contestant: Contestant, load: &Load) -> Option<Run> {
+        let watch = Bystander::start();
+        let ran = match contestant {
+            Contestant::Switchboard => self.switchboard.run(&self.dir, load, self.seconds).await.map(Some),
+            Contestant::Nats => self.peer::<Nats<1>>(load).await,
+            Contestant::NatsBatch => self.peer::<Nats<BATCH>>(load).await,
+            Contestant::Redis => self.peer::<Redis>(load).await,
+            Contestant::Postgres => self.peer::<Postgres<1>>(load).await,
+            Contestant::PostgresBatch => self.peer::<Postgres<BATCH>>(load).await,
+            Contestant::RabbitMq => self.peer::<RabbitMq>(load).await,
         };
-        for (index, load) in self.loads.iter().enumerate() {
-            if load.receivers > 0 && !P::DELIVERS {
-                continue;
-            }
-            let topic = format!("bench_{index}");
-            let length = Duration::from_secs_f64(self.seconds);
-            let outcome = load::run(&peer, load, &topic, length).await;
-            self.note(round, name, load, outcome, results);
-        }
-    }
-
-    fn note_all_failed(
-        &self,
-        round: u32,
-        server: &'static str,
-        error: &anyhow::Error,
-        results: &mut Results,
-    ) {
-        for load in &self.loads {
-            self.note(round, server, load, Err(anyhow::anyhow!("{error:#}")), results);
-        }
-    }
-
-    fn note(
-        &self,
-        round: u32,
-        server: &'static str,
-        load: &Load,
-        outcome: Result<Outcome>,
-        results: &mut Results,
-    ) {
-        let (rounds, name) = (self.rounds, load.name);
-        match &outcome {
-            Ok(outcome) => {
-                let rate = outcome.delivered_per_s.unwrap_or(outcome.published_per_s);
-                eprintln!("round {round}/{rounds}  {server}, {name}: {rate:.0}/s");
-            }
-            Err(error) => eprintln!("round {round}/{rounds}  {server}, {name}: FAILED: {error:#}"),
-        }
-        let (outcome, error) = match outcome {
-            Ok(outcome) => (Some(outcome), None),
+        let (outcome, error) = match ran {
+            Ok(None) => return None,
+            Ok(outcome) => (outcome, None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
-        results.runs.push(Run { round, server, load: name, outcome, error });
+        let server = contestant.name();
+        let run = Run {
+            round,
+            server,
+            load: load.name,
+            foreign_cpu_percent: watch.foreign_percent(),
+            outcome,
+            error,
+        };
+        eprintln!("round {round}/{}  {}", self.rounds, told(&run));
+        Some(run)
+    }
+
+    /// A fresh server with an empty data directory for each run.
+    async fn peer<P: Peer>(&self, load: &Load) -> Result<Option<Outcome>> {
+        if load.receivers > 0 && !P::DELIVERS {
+            return Ok(None);
+        }
+        let peer = P::start(&self.dir).await?;
+        load::run(&peer, load, "bench", Duration::from_secs_f64(self.seconds)).await.map(Some)
+    }
+}
+
+fn told(run: &Run) -> String {
+    let (server, load, foreign) = (run.server, run.load, run.foreign_cpu_percent);
+    match (&run.outcome, &run.error) {
+        (Some(outcome), _) => {
+            let rate = outcome.delivered_per_s.unwrap_or(outcome.published_per_s);
+            format!("{server}, {load}: {rate:.0}/s (others took {foreign:.0} % of the CPU)")
+        }
+        (None, error) => format!("{server}, {load}: FAILED: {}", error.as_deref().unwrap_or_default()),
     }
 }
 

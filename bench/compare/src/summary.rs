@@ -43,6 +43,8 @@ pub struct Line {
     pub server_rss_mb: Option<Spread>,
     /// Cache flushes of the device, or the hub's own syncs, per second.
     pub flush_per_s: Option<Spread>,
+    /// CPU time that other programs took meanwhile, percent of all cores.
+    pub foreign_cpu_percent: Option<Spread>,
     /// Deliveries lost plus repeated, all rounds together.
     pub lost_or_repeated: Option<u64>,
     /// Ratio of `rate_per_s`; above 1 Switchboard is faster.
@@ -86,7 +88,7 @@ pub fn spread(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
 }
 
 fn line(runs: &[Run], load: &'static str, server: &'static str) -> Line {
-    let own: Vec<&Outcome> = outcomes(runs, load, server).map(|(_, outcome)| outcome).collect();
+    let own: Vec<&Outcome> = succeeded(runs, load, server).map(|(_, outcome)| outcome).collect();
     let over = |figure: &dyn Fn(&Outcome) -> Option<f64>| spread(own.iter().filter_map(|o| figure(o)));
     Line {
         load,
@@ -101,6 +103,7 @@ fn line(runs: &[Run], load: &'static str, server: &'static str) -> Line {
         server_cpu_us_per_msg: over(&|o| o.server_cpu_us_per_msg),
         server_rss_mb: over(&|o| o.server_rss_mb),
         flush_per_s: over(&|o| o.flush_per_s),
+        foreign_cpu_percent: spread(succeeded(runs, load, server).map(|(run, _)| run.foreign_cpu_percent)),
         lost_or_repeated: own.iter().map(|o| Some(o.lost? + o.duplicated?)).sum(),
         rate_ratio: ratio(runs, load, server, rate),
         ack_p50_ratio: ratio(runs, load, server, |o| o.ack_ms.p50),
@@ -117,17 +120,17 @@ fn ratio(runs: &[Run], load: &str, server: &str, figure: fn(&Outcome) -> f64) ->
     if server == SWITCHBOARD {
         return None;
     }
-    let ratios = outcomes(runs, load, server).filter_map(|(round, peer)| {
-        let (_, hub) = outcomes(runs, load, SWITCHBOARD).find(|(own, _)| *own == round)?;
+    let ratios = succeeded(runs, load, server).filter_map(|(run, peer)| {
+        let (_, hub) = succeeded(runs, load, SWITCHBOARD).find(|(own, _)| own.round == run.round)?;
         (figure(peer) > 0.0).then(|| figure(hub) / figure(peer))
     });
     spread(ratios)
 }
 
-fn outcomes<'a>(runs: &'a [Run], load: &str, server: &str) -> impl Iterator<Item = (u32, &'a Outcome)> {
+fn succeeded<'a>(runs: &'a [Run], load: &str, server: &str) -> impl Iterator<Item = (&'a Run, &'a Outcome)> {
     runs.iter()
         .filter(move |run| run.load == load && run.server == server)
-        .filter_map(|run| Some((run.round, run.outcome.as_ref()?)))
+        .filter_map(|run| Some((run, run.outcome.as_ref()?)))
 }
 
 #[cfg(test)]
@@ -136,7 +139,7 @@ mod tests {
 
     fn run(round: u32, server: &'static str, published_per_s: f64) -> Run {
         let outcome = Outcome { load: "l", published_per_s, ..Outcome::default() };
-        Run { round, server, load: "l", outcome: Some(outcome), error: None }
+        Run { round, server, load: "l", foreign_cpu_percent: 0.0, outcome: Some(outcome), error: None }
     }
 
     #[test]

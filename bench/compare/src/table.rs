@@ -6,7 +6,7 @@ use crate::machine::Limits;
 use crate::rounds::{Results, Run};
 use crate::summary::{Line, Spread, spread};
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "server",
     "per second",
     "(min .. max)",
@@ -15,15 +15,16 @@ const HEAD: [&str; 11] = [
     "server us/msg",
     "RSS MiB",
     "flush/s",
-    "hub/peer rate",
-    "hub/peer p50",
-    "hub/peer p99",
+    "others' CPU %",
+    "rate ratio",
+    "p50 ratio",
+    "p99 ratio",
 ];
 const ABSENT: &str = "-";
 /// The ratios' meaning, for tables that have any.
 const LEGEND: &str = "
-hub/peer: Switchboard's figure divided by the peer's within each round, then the median of the rounds.
-Switchboard is the faster one where the rate's ratio is above 1 and those of p50 and p99 are below 1.
+ratio: Switchboard's figure divided by the peer's within each round, then the median of the rounds.
+Switchboard is the faster one where the rate ratio is above 1 and the p50 and p99 ratios are below 1.
 ";
 
 /// The machine's limits, one table per load, and what failed.
@@ -78,6 +79,7 @@ fn rows(group: &[Line]) -> Vec<Vec<String>> {
             show(line.server_cpu_us_per_msg, 1),
             show(line.server_rss_mb, 0),
             show(line.flush_per_s, 0),
+            show(line.foreign_cpu_percent, 0),
             show(line.rate_ratio, 2),
             show(line.ack_p50_ratio, 2),
             show(line.ack_p99_ratio, 2),
@@ -150,7 +152,14 @@ mod tests {
     #[test]
     fn the_table_shows_rate_ratio_and_failure() {
         let outcome = |published_per_s| Some(Outcome { published_per_s, ..Outcome::default() });
-        let run = |server, outcome, error| Run { round: 1, server, load: "one in flight", outcome, error };
+        let run = |server, outcome, error| Run {
+            round: 1,
+            server,
+            load: "one in flight",
+            foreign_cpu_percent: 0.0,
+            outcome,
+            error,
+        };
         let runs = vec![
             run("switchboard", outcome(3000.0), None),
             run("nats", outcome(2000.0), None),

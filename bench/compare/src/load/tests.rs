@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use tokio::sync::broadcast;
 
 use super::*;
-use crate::process::Usage;
+use crate::usage::Usage;
 
 const LENGTH: Duration = Duration::from_millis(100);
 

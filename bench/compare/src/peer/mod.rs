@@ -9,8 +9,8 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 
 use crate::load::Body;
-use crate::process::Usage;
 use crate::receipts::Receipts;
+use crate::usage::Usage;
 
 pub mod nats;
 pub mod postgres;

@@ -24,8 +24,9 @@ use tokio::task::JoinSet;
 
 use super::{Peer, Sender};
 use crate::load::Body;
-use crate::process::{Process, Usage, find_program, free_port};
+use crate::process::{Process, find_program, free_port};
 use crate::receipts::Receipts;
+use crate::usage::Usage;
 
 /// Acknowledgements are awaited up to this; a run that reaches it fails.
 const ACK_LIMIT: Duration = Duration::from_secs(30);

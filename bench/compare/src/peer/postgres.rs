@@ -14,8 +14,9 @@ use tokio_postgres::{Client, NoTls, Statement};
 
 use super::{Peer, Sender};
 use crate::load::Body;
-use crate::process::{Process, Usage, find_program, free_port};
+use crate::process::{Process, find_program, free_port};
 use crate::receipts::Receipts;
+use crate::usage::Usage;
 
 const INIT_LIMIT: Duration = Duration::from_mins(1);
 const ROLE: &str = "bench";

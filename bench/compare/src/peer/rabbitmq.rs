@@ -19,8 +19,9 @@ use tokio::task::JoinSet;
 
 use super::{Peer, Sender};
 use crate::load::{Body, retry};
-use crate::process::{Process, Usage, find_program, free_port};
+use crate::process::{Process, find_program, free_port};
 use crate::receipts::Receipts;
+use crate::usage::Usage;
 
 const SERVE_LIMIT: Duration = Duration::from_mins(1);
 const PERSISTENT: u8 = 2;

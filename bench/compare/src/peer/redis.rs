@@ -15,8 +15,9 @@ use tokio::task::JoinSet;
 
 use super::{Peer, Sender};
 use crate::load::Body;
-use crate::process::{Process, Usage, find_program, free_port};
+use crate::process::{Process, find_program, free_port};
 use crate::receipts::Receipts;
+use crate::usage::Usage;
 
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 /// Entries that one XREAD may return: enough that a reader catches up in few round trips.

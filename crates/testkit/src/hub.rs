@@ -101,6 +101,14 @@ impl TestHub {
         Self::open(self.options.clone(), dir).await
     }
 
+    /// The same with other options.
+    pub async fn restart_with(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        let dir = self.shut().await;
+        let mut options = self.options.clone();
+        change(&mut options);
+        Self::open(options, dir).await
+    }
+
     /// Stops in order; the directory is gone afterwards.
     pub async fn stop(mut self) {
         drop(self.shut().await);
@@ -156,7 +164,7 @@ impl TestHub {
 
     /// An HTTP client with this credential.
     pub fn http(&self, token: &Token) -> Http {
-        Http { url: self.url.clone(), bearer: token.bearer.clone(), client: reqwest::Client::new() }
+        Http::new(&self.url, &token.bearer)
     }
 
     /// A socket that has said nothing yet.
@@ -211,6 +219,11 @@ impl Reply {
 }
 
 impl Http {
+    /// A client of the hub at `url`; an empty bearer sends none.
+    pub fn new(url: &str, bearer: &str) -> Self {
+        Self { url: url.into(), bearer: bearer.into(), client: reqwest::Client::new() }
+    }
+
     /// GET.
     pub async fn get(&self, path: &str) -> Reply {
         self.send(self.client.get(format!("{}{path}", self.url))).await

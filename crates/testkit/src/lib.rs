@@ -2,9 +2,11 @@
 //! bare wire so that a test sees every frame.
 
 pub mod hub;
+pub mod process;
 pub mod socket;
 
 pub use hub::{Http, Options, TestHub, Token};
+pub use process::Process;
 pub use socket::Socket;
 
 use std::time::Duration;

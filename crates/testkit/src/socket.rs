@@ -38,6 +38,11 @@ impl Socket {
         self.send_text(frame.to_string()).await;
     }
 
+    /// Sends a frame to a hub that may be gone.
+    pub async fn try_send(&mut self, frame: &Value) -> Result<(), Box<Error>> {
+        Ok(self.stream.send(Message::text(frame.to_string())).await?)
+    }
+
     /// Sends any text.
     pub async fn send_text(&mut self, text: String) {
         self.stream.send(Message::text(text)).await.expect("the socket takes it");

@@ -151,6 +151,12 @@ pub fn key_set(keys: &HubKeys) -> KeySet {
     set
 }
 
+/// The root public key as engines pin it.
+#[must_use]
+pub fn root_key(keys: &HubKeys) -> String {
+    STANDARD.encode(keys.root_public())
+}
+
 fn kid(keys: &HubKeys) -> String {
     format!("sb-{}", &hex(&framed("kid", &[&keys.signer_public()]))[..16])
 }

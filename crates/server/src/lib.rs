@@ -1,4 +1,52 @@
 //! The doors: decode, authenticate, limit, and hand on. What a request means is decided in the engine; a door only turns
 //! bytes into its commands and its answers into bytes.
+//!
+//! To add a route: a handler in the file of its room, a line in that room's `routes`, and its types in
+//! `switchboard_protocol`; the API description is generated from both and checked by a test.
 
+pub mod admin;
+pub mod bus;
+pub mod enroll;
+pub mod health;
+pub mod http;
+pub mod listen;
 pub mod mcp;
+pub mod metrics;
+pub mod openapi;
+
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_engine::Hub;
+
+/// What all doors share.
+#[derive(Debug, Clone)]
+pub struct Doors {
+    /// The hub behind them.
+    pub hub: Arc<Hub>,
+    /// When this process began to serve, on the hub's monotonic clock.
+    pub started: Duration,
+    /// `sqlite` or `postgres`.
+    pub backend: &'static str,
+    /// Further origins of browsers that may connect, beside the hub's own.
+    pub origins: Arc<Vec<String>>,
+    /// What the last readiness probe found.
+    pub probe: Arc<health::LastProbe>,
+    /// How the MCP door is set.
+    pub mcp: mcp::Options,
+}
+
+impl Doors {
+    /// Doors in front of `hub`.
+    #[must_use]
+    pub fn new(hub: Arc<Hub>, backend: &'static str) -> Self {
+        let started = hub.clock().monotonic();
+        Self { hub, started, backend, origins: Arc::default(), probe: Arc::default(), mcp: mcp::Options::default() }
+    }
+
+    /// Every route behind one service.
+    pub fn router(&self) -> axum::Router {
+        let (api, _) = openapi::router(self).split_for_parts();
+        let mcp = mcp::router(self.hub.clone(), &self.mcp);
+        api.merge(mcp).fallback(http::no_route).layer(axum::middleware::from_fn(http::protocol_header))
+    }
+}

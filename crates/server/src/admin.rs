@@ -1,0 +1,33 @@
+//! Managing the hub over HTTP: `/admin/v1`, for the `switchboard` commands and the console. Every route needs the admin token.
+
+mod credentials;
+mod log;
+mod networks;
+mod overview;
+
+use crate::Doors;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes.
+pub fn routes() -> OpenApiRouter<Doors> {
+    OpenApiRouter::new()
+        .routes(routes!(overview::status))
+        .routes(routes!(overview::ledger))
+        .routes(routes!(overview::keys))
+        .routes(routes!(overview::backup))
+        .routes(routes!(credentials::token_list, credentials::token_create))
+        .routes(routes!(credentials::token_revoke))
+        .routes(routes!(credentials::device_list))
+        .routes(routes!(credentials::device_approve))
+        .routes(routes!(credentials::device_deny))
+        .routes(routes!(networks::vault_list, networks::vault_create))
+        .routes(routes!(networks::swarm_list, networks::swarm_create))
+        .routes(routes!(networks::swarm_join))
+        .routes(routes!(networks::swarm_close))
+        .routes(routes!(networks::task_list))
+        .routes(routes!(networks::task_approve))
+        .routes(routes!(networks::task_decline))
+        .routes(routes!(log::log_page))
+        .routes(routes!(log::log_verify))
+}

@@ -1,0 +1,50 @@
+//! `/healthz` (the process answers) and `/readyz` (a write reaches the disk).
+
+use crate::Doors;
+use crate::http::{Answer, json};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse as _;
+use parking_lot::Mutex;
+use serde_json::json as value;
+use std::time::Duration;
+use switchboard_engine::{manage, refusal};
+
+/// A probe's result is believed so long, so that nobody can wear the disk out by asking.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// The last probe: when, and why it failed.
+#[derive(Debug, Default)]
+pub struct LastProbe(Mutex<Option<(Duration, Option<String>)>>);
+
+/// Whether the process answers.
+#[utoipa::path(get, path = "/healthz", tag = "operation", responses((status = 200)))]
+pub async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the hub takes messages: proven by a write.
+#[utoipa::path(get, path = "/readyz", tag = "operation", responses((status = 200), (status = 503)))]
+pub async fn readyz(State(doors): State<Doors>) -> Answer {
+    let now = doors.hub.clock().monotonic();
+    let last = doors.probe.0.lock().clone();
+    let failure = match last {
+        Some((at, failure)) if now.saturating_sub(at) < BELIEVED => failure,
+        _ => {
+            let failure = manage::status::probe(&doors.hub)
+                .await
+                .err()
+                .map(|error| refusal::store(&error).message.clone());
+            *doors.probe.0.lock() = Some((now, failure.clone()));
+            failure
+        }
+    };
+    let doorbell = doors.hub.doorbell().is_connected();
+    let body = value!({ "ready": failure.is_none(), "store": failure.as_deref().unwrap_or("ok"),
+        "doorbell": if doorbell { "ok" } else { "not connected; delivery by polling" } });
+    let mut response = json(&body).into_response();
+    if failure.is_some() {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    Ok(response)
+}

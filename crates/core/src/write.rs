@@ -363,7 +363,8 @@ pub enum Write {
         instance: InstanceNo,
         /// The agent.
         agent: String,
-        /// Stream and position; never moves back.
+        /// Stream and position; never moves back. Numbers above [`crate::ids::STREAM_ID_MAX`] are marks of the engine's own
+        /// and are kept as they are; those of streams that are not there are passed over.
         positions: Vec<(StreamId, u64)>,
     },
     /// `inner`, at most once per key. → [`Outcome::Once`], or [`Refusal::IdReused`] when the key came with another request.

@@ -4,13 +4,13 @@ use crate::credentials::Credentials;
 use crate::presence;
 use crate::refusals::Refusals;
 use crate::settings::Settings;
-use crate::stream::Streams;
+use crate::stream::{Stream, Streams};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use switchboard_core::gid::GidCipher;
-use switchboard_core::ids::{PersonNo, VaultId};
+use switchboard_core::ids::{PersonNo, StreamId, VaultId};
 use switchboard_core::keys::HubKeys;
 use switchboard_core::port::doorbell::{Doorbell, Topic};
 use switchboard_core::port::store::{Genesis, Installation, Store, StoreError, SwarmRow};
@@ -300,6 +300,14 @@ impl Hub {
         let mut vaults: Vec<_> = self.vaults.read().values().cloned().collect();
         vaults.sort_by(|one, other| one.name.cmp(&other.name));
         vaults
+    }
+
+    /// A stream by number, also one that was made a moment ago and is not in the directory yet.
+    pub async fn stream(&self, id: StreamId) -> Result<Option<Arc<Stream>>, StoreError> {
+        if let Some(known) = self.streams.get(id) {
+            return Ok(Some(known));
+        }
+        Ok(self.store().stream_by_id(id).await?.map(|info| self.streams.learn(&info)))
     }
 
     /// The handle of a person in a swarm.

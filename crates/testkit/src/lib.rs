@@ -2,10 +2,12 @@
 //! bare wire so that a test sees every frame.
 
 pub mod hub;
+pub mod mcp;
 pub mod process;
 pub mod socket;
 
 pub use hub::{Http, Options, TestHub, Token};
+pub use mcp::Mcp;
 pub use process::Process;
 pub use socket::Socket;
 

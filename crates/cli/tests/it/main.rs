@@ -2,4 +2,5 @@
 
 mod bus;
 mod faults;
+mod mcp;
 mod openapi;

@@ -23,7 +23,7 @@ pub(super) async fn run(
 ) -> Result<Reply, Detail> {
     let common = Common::take(&mut arguments)?;
     let reply: args::Reply = args::read(arguments)?;
-    let place = locate(door, &reply.gid, "gid")?;
+    let place = locate(door, &reply.gid, "gid").await?;
     let call = Call::begin(door, caller, common, place.vault()).await?;
     let original = readable(&call, &reply.gid).await?;
     let network = place.network(&call.hub);

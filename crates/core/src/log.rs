@@ -68,11 +68,15 @@ impl Entry {
             }
             Self::Admitted { verb, actor, subject } => {
                 out.push(2);
-                [verb, actor, subject].into_iter().for_each(|text| put_text(out, text));
+                for text in [verb, actor, subject] {
+                    put_text(out, text);
+                }
             }
             Self::Refused { verb, actor, why, count } => {
                 out.push(3);
-                [verb, actor, why].into_iter().for_each(|text| put_text(out, text));
+                for text in [verb, actor, why] {
+                    put_text(out, text);
+                }
                 out.extend(count.to_be_bytes());
             }
         }

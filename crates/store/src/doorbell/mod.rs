@@ -1,0 +1,5 @@
+//! Doorbells: how a node learns that another one committed something.
+
+pub mod local;
+
+pub use local::LocalDoorbell;

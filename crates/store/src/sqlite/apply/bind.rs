@@ -1,0 +1,88 @@
+//! Binding a recipient to one instance (contract section 4): decided inside the transaction, never again afterwards.
+
+use super::super::failure::Stop;
+use super::super::tx::Tx;
+use super::append::{Place, Replied};
+use rusqlite::params;
+use switchboard_core::event::Addressee;
+use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::limits::ANNOUNCED_MS;
+use switchboard_core::write::{Recipient, Refusal};
+
+/// Whom the event is for; `None` is everybody on the stream.
+pub(super) fn bind(
+    tx: &Tx<'_, '_>,
+    recipient: &Recipient,
+    place: Place<'_>,
+    sender: InstanceNo,
+    replied: Option<&Replied>,
+) -> Result<Option<Addressee>, Stop> {
+    let Recipient::Agent { agent, instance } = recipient else { return Ok(None) };
+    let vault = match place {
+        Place::Channel { vault, .. } => vault,
+        Place::Swarm { swarm, .. } => return bind_in_swarm(tx, swarm, agent, replied).map(Some),
+    };
+    let bound = match (instance, replied.and_then(|replied| counterpart(replied, sender))) {
+        (Some(id), _) => named(tx, id)?,
+        (None, Some(instance)) => {
+            tx.state.live(instance).ok_or(Refusal::RecipientUnknown)?;
+            instance
+        }
+        (None, None) => announced(tx, vault, agent, sender)?,
+    };
+    Ok(Some(Addressee { instance: bound, agent: agent.clone() }))
+}
+
+/// Whom an offer in a vault is for.
+pub(super) fn bind_in_vault(
+    tx: &Tx<'_, '_>,
+    vault: VaultId,
+    agent: &str,
+    instance: Option<&str>,
+    sender: InstanceNo,
+) -> Result<InstanceNo, Stop> {
+    match instance {
+        Some(id) => named(tx, id),
+        None => announced(tx, vault, agent, sender),
+    }
+}
+
+fn named(tx: &Tx<'_, '_>, id: &str) -> Result<InstanceNo, Stop> {
+    let number = tx.state.instance_numbers.get(id).copied();
+    number.filter(|number| tx.state.live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
+}
+
+// A reply goes to the other end of the replied message.
+fn counterpart(replied: &Replied, sender: InstanceNo) -> Option<InstanceNo> {
+    if replied.from_instance == sender { replied.to_instance } else { Some(replied.from_instance) }
+}
+
+// The single other instance that announced the agent lately; if no other did, the sender's own.
+fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
+    let sql = "SELECT instance FROM agents WHERE vault = ? AND agent = ? AND seen_ms >= ?";
+    let since = tx.at_ms.saturating_sub(ANNOUNCED_MS);
+    let candidates = tx.all(sql, params![vault.0, agent, since], |row| row.get(0).map(InstanceNo))?;
+    let live = candidates.into_iter().filter(|candidate| tx.state.live(*candidate).is_some());
+    let (own, others): (Vec<_>, Vec<_>) = live.partition(|candidate| *candidate == sender);
+    match (others.as_slice(), own.first()) {
+        ([other], _) => Ok(*other),
+        ([], Some(own)) => Ok(*own),
+        ([], None) => Err(Refusal::RecipientUnknown.into()),
+        _ => Err(Refusal::RecipientAmbiguous.into()),
+    }
+}
+
+// Participants of a swarm know each other by handle only, and nobody announces itself there: one can answer somebody who
+// spoke, under the handle it spoke with.
+fn bind_in_swarm(
+    tx: &Tx<'_, '_>,
+    swarm: &str,
+    handle: &str,
+    replied: Option<&Replied>,
+) -> Result<Addressee, Stop> {
+    let replied = replied.ok_or(Refusal::RecipientUnknown)?;
+    let sender = tx.state.live(replied.from_instance).ok_or(Refusal::RecipientUnknown)?;
+    let sql = "SELECT 1 FROM memberships WHERE swarm = ? AND person = ? AND handle = ?";
+    tx.one(sql, params![swarm, sender.owner.0, handle], |_| Ok(()))?.ok_or(Refusal::RecipientUnknown)?;
+    Ok(Addressee { instance: replied.from_instance, agent: replied.from_agent.clone() })
+}

@@ -1,0 +1,127 @@
+//! What each write does: one function per variant of [`Write`]. All conditions are checked before the first row changes,
+//! so that a refused write has changed nothing.
+
+mod append;
+mod bind;
+mod credential;
+mod device;
+mod handoff;
+mod log;
+mod notice;
+mod once;
+mod presence;
+mod receipt;
+mod swarm;
+mod sweep;
+mod task;
+mod vault;
+
+pub(crate) use credential::{create_person, kind_number};
+pub(crate) use vault::{COLUMNS as VAULT_COLUMNS, info as vault_info};
+
+use super::failure::{Applied, Failure, Stop};
+use super::tx::Tx;
+use switchboard_core::ids::{InstanceNo, PersonNo};
+use switchboard_core::port::store::Genesis;
+use switchboard_core::principal::InstanceKind;
+use switchboard_core::rights::Rights;
+use switchboard_core::write::{NewInstance, Outcome, Write};
+
+/// Applies `write`; a refusal is an outcome, a failure voids the transaction.
+pub(crate) fn apply(tx: &mut Tx<'_, '_>, write: &Write) -> Result<Outcome, Failure> {
+    let before = tx.conn.total_changes();
+    match dispatch(tx, write) {
+        Ok(outcome) => Ok(outcome),
+        Err(Stop::Refused(refusal)) => {
+            debug_assert_eq!(before, tx.conn.total_changes(), "{write:?} was refused and wrote: {refusal:?}");
+            Ok(Outcome::Refused(refusal))
+        }
+        Err(Stop::Failed(failure)) => Err(failure),
+    }
+}
+
+fn dispatch(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
+    match write {
+        Write::Append(append) => append::append(tx, append),
+        Write::Receipt(receipt) => receipt::receipt(tx, receipt),
+        Write::Announce(announce) => presence::announce(tx, announce),
+        Write::Close { instance, node, keep } => presence::close(tx, *instance, *node, keep),
+        Write::CloseOrphans { alive } => presence::close_orphans(tx, alive),
+        Write::NoticesSent { notices } => notice::sent(tx, notices),
+        Write::HandoffOffer { handoff_id, vault, from, to, frame, deadline_ms } => {
+            let offer =
+                handoff::Offer { handoff_id, vault: *vault, from, to, frame, deadline_ms: *deadline_ms };
+            handoff::offer(tx, &offer)
+        }
+        Write::HandoffSettle { handoff_id, by, accept, frame } => {
+            handoff::settle(tx, handoff_id, by, *accept, frame)
+        }
+        Write::CreateInstance(instance) => credential::create_instance(tx, instance),
+        Write::RevokeInstance { instance_id } => credential::revoke(tx, instance_id),
+        Write::MintAccess { instance, nonce, token_hash, expires_at_ms } => {
+            credential::mint(tx, *instance, nonce, token_hash, *expires_at_ms)
+        }
+        Write::RenewLease { instance, grace_until_ms } => {
+            credential::renew_lease(tx, *instance, *grace_until_ms)
+        }
+        Write::DeviceStart { device_hash, user_code, label, expires_at_ms } => {
+            device::start(tx, device_hash, user_code, label.as_deref(), *expires_at_ms)
+        }
+        Write::DeviceDecide { user_code, decision, person } => {
+            device::decide(tx, user_code, *decision, *person)
+        }
+        Write::DeviceRedeem { device_hash, instance } => device::redeem(tx, device_hash, instance),
+        Write::Sweep { limit } => sweep::sweep(tx, *limit),
+        Write::ExpireQuestions { limit, data } => task::expire_questions(tx, *limit, data),
+        Write::DecideTask { vault, number, decision, data } => {
+            task::decide(tx, *vault, *number, *decision, data)
+        }
+        Write::Once { scope, key, digest, inner, render } => {
+            once::once(tx, &once::Request { scope, key, digest }, inner, render)
+        }
+        other => dispatch_room(tx, other),
+    }
+}
+
+// The rooms messages stand in, and the store's own bookkeeping.
+fn dispatch_room(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
+    match write {
+        Write::CreateVault { vault, name, sealed } => vault::create(tx, *vault, name, *sealed),
+        Write::ResolveVault { identity, bind, fresh, label } => {
+            vault::resolve(tx, identity, bind.as_deref(), fresh, label.as_deref())
+        }
+        Write::CreateSwarm { swarm, title } => swarm::create(tx, swarm, title),
+        Write::JoinSwarm { swarm, person, handle } => swarm::join(tx, swarm, *person, handle),
+        Write::CloseSwarm { swarm, expires_at_ms } => swarm::close(tx, swarm, *expires_at_ms),
+        Write::AdvanceInbox { instance, agent, positions } => {
+            receipt::advance_inbox(tx, *instance, agent, positions)
+        }
+        Write::Probe => log::probe(tx),
+        Write::Checkpoint(checkpoint) => log::checkpoint(tx, checkpoint),
+        Write::Log(entries) => Ok(log::note(tx, entries)),
+        Write::NewEpoch { epoch } => log::new_epoch(tx, epoch),
+        handled => Err(Failure::Inconsistent(format!("no rule for {handled:?}")).into()),
+    }
+}
+
+/// Makes the hub's own instance and the first vault of a new installation.
+pub(crate) fn insert_hub_instance(
+    tx: &mut Tx<'_, '_>,
+    genesis: &Genesis,
+    owner: PersonNo,
+) -> Result<InstanceNo, Stop> {
+    let instance = NewInstance {
+        instance_id: genesis.hub_instance_id.clone(),
+        kind: InstanceKind::Person,
+        label: "switchboard".into(),
+        owner: None,
+        rights: Rights::OWNER,
+        token_hash: None,
+        keys: None,
+    };
+    vault::create(tx, genesis.vault, &genesis.vault_name, false)?;
+    match credential::insert_instance(tx, &instance, owner)? {
+        Outcome::Instance { instance, .. } => Ok(instance),
+        other => Err(Failure::Inconsistent(format!("no instance but {other:?}")).into()),
+    }
+}

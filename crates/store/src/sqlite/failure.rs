@@ -1,0 +1,81 @@
+//! What can go wrong below a write, and what the caller is told.
+
+use rusqlite::ErrorCode;
+use switchboard_core::port::store::StoreError;
+use switchboard_core::write::{Outcome, Refusal};
+
+/// The transaction cannot go on: everything in it is rolled back.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// SQLite said no.
+    #[error("{0}")]
+    Sql(#[from] rusqlite::Error),
+    /// Rows contradict each other.
+    #[error("{0}")]
+    Inconsistent(String),
+    /// A write panicked: a defect of the program, not of the data.
+    #[error("a write panicked")]
+    Panic,
+}
+
+impl Failure {
+    /// Whether the disk, and not this particular batch, is the cause.
+    pub(crate) fn is_environment(&self) -> bool {
+        match self {
+            Self::Sql(error) => !matches!(
+                error.sqlite_error_code(),
+                None | Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig)
+            ),
+            Self::Inconsistent(_) | Self::Panic => false,
+        }
+    }
+
+    /// What the caller is told when nothing was committed.
+    pub(crate) fn answer(&self) -> StoreError {
+        match self {
+            Self::Sql(error) => read_error(error),
+            Self::Inconsistent(what) => StoreError::Inconsistent(what.as_str().into()),
+            Self::Panic => StoreError::Backend(self.to_string().into()),
+        }
+    }
+}
+
+/// The port's error for what SQLite reported outside of a COMMIT.
+pub(crate) fn read_error(error: &rusqlite::Error) -> StoreError {
+    let text = error.to_string().into();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Inconsistent(text),
+        _ => StoreError::Backend(text),
+    }
+}
+
+/// Why a write stops.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// A condition does not hold; nothing was written.
+    Refused(Refusal),
+    /// The whole transaction is void.
+    Failed(Failure),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failed(Failure::Sql(error))
+    }
+}
+
+/// What applying one write gives.
+pub(crate) type Applied = Result<Outcome, Stop>;

@@ -1,0 +1,192 @@
+//! The embedded store: one SQLite database, one writing thread, a few reading ones.
+//!
+//! # One commit
+//! [`SqliteStore::commit`](Store::commit) hands a batch to the writer's queue (`queue`). The writer (`writer`) takes all
+//! batches that have queued, applies their writes in one transaction (`apply`), adds one record to the log (`tx`), commits
+//! (one `fsync`), tells the listener and answers. Reads run on threads of their own (`readers`, `read`). Behind them follow
+//! a thread that checkpoints the write-ahead log (`checkpoint`) and one that feeds the full-text index (`index`).
+//!
+//! To add a write: see [`switchboard_core::write`]; its rule goes into a file of `apply`.
+
+mod apply;
+mod backup;
+mod checkpoint;
+mod connect;
+mod disk;
+mod failure;
+mod index;
+mod install;
+mod migrate;
+mod queue;
+mod read;
+mod readers;
+mod state;
+mod store;
+mod text;
+mod tx;
+mod writer;
+
+pub use connect::OpenError;
+pub use migrate::MigrateError;
+
+use connect::Files;
+use disk::Disk;
+use index::{Bell, Index};
+use parking_lot::Mutex;
+use queue::Queue;
+use readers::Readers;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+use switchboard_core::limits::{DISK_RESERVE_BYTES, QUEUE_BYTES_MAX};
+use switchboard_core::time::{Clock, SystemClock};
+use writer::{Shared, Writer};
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Times the looks at the disk.
+    pub clock: Arc<dyn Clock>,
+    /// Reading threads.
+    pub readers: usize,
+    /// Free bytes under which writes are refused.
+    pub disk_reserve_bytes: u64,
+    /// Bytes of payload that may wait for the writer.
+    pub queue_bytes_max: usize,
+    /// Length the write-ahead log's file is given, in bytes.
+    pub wal_bytes: u64,
+    /// Pages of 4 KiB the database may have at most; `None` is SQLite's own bound.
+    pub pages_max: Option<u32>,
+    /// Whether to keep a full-text index.
+    pub search: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            clock: Arc::new(SystemClock::default()),
+            readers: cores.clamp(2, 8),
+            disk_reserve_bytes: DISK_RESERVE_BYTES,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            wal_bytes: 32 << 20,
+            pages_max: None,
+            search: true,
+        }
+    }
+}
+
+/// The embedded store; see the module.
+pub struct SqliteStore {
+    files: Files,
+    shared: Arc<Shared>,
+    readers: Arc<Readers>,
+    bell: Option<Arc<Bell>>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    // In the order in which they end.
+    running: Vec<JoinHandle<()>>,
+    // Let go of when the last thread has ended.
+    lock: Option<File>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "SqliteStore({})", self.files.dir.display())
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store in `dir`, which is made when it is not there. Blocks on the disk.
+    pub fn open_dir(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        let files = Files::of(dir);
+        let lock = connect::lock(&files)?;
+        connect::make_private(&files)?;
+        let writer = connect::writer(&files.database)?;
+        migrate::check(&writer, migrate::MIGRATIONS)?;
+        connect::set_up_writer(&writer, options.pages_max)?;
+        migrate::run(&writer, migrate::MIGRATIONS)?;
+        connect::grow_wal(&files, options.wal_bytes)?;
+        let bell = options.search.then(Arc::<Bell>::default);
+        let shared = Arc::new(Shared {
+            queue: Arc::new(Queue::new(options.queue_bytes_max)),
+            listener: Mutex::new(None),
+            commits: AtomicU64::new(0),
+            log: checkpoint::Log::new(),
+            bell: bell.clone(),
+        });
+        let disk = Disk::new(files.dir.clone(), options.disk_reserve_bytes, options.clock);
+        let writer = Writer::new(writer, disk, Arc::clone(&shared))?;
+        let threads = Mutex::new(Threads { running: Vec::new(), lock: Some(lock) });
+        let store = Self { files, shared, readers: Arc::default(), bell, threads };
+        store.start(writer, options.readers)?;
+        Ok(store)
+    }
+
+    fn start(&self, writer: Writer, readers: usize) -> Result<(), OpenError> {
+        let database = &self.files.database;
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+            let thread = thread.map_err(|error| OpenError::Io { path: database.clone(), error })?;
+            self.threads.lock().running.push(thread);
+            Ok::<_, OpenError>(())
+        };
+        let conn = connect::checkpointer(database)?;
+        let index = match &self.bell {
+            Some(bell) => {
+                let index = Index::open(&self.files.search, connect::reader(database)?, bell)?;
+                Some((index, Arc::clone(bell)))
+            }
+            None => None,
+        };
+        let pool: Vec<_> = (0..readers.max(1)).map(|_| self.connect_reader()).collect::<Result<_, _>>()?;
+        spawn("store-writer", Box::new(move || writer.run()))?;
+        let shared = Arc::clone(&self.shared);
+        spawn("store-checkpoint", Box::new(move || checkpoint::run(&conn, &shared.log, &shared.queue)))?;
+        if let Some((index, bell)) = index {
+            spawn("store-index", Box::new(move || index.run(&bell)))?;
+        }
+        for conn in pool {
+            let readers = Arc::clone(&self.readers);
+            spawn("store-reader", Box::new(move || readers::run(&readers, &conn)))?;
+        }
+        Ok(())
+    }
+
+    fn connect_reader(&self) -> Result<rusqlite::Connection, OpenError> {
+        let conn = connect::reader(&self.files.database)?;
+        if self.bell.is_some() {
+            let path = self.files.search.to_string_lossy();
+            conn.execute(&format!("ATTACH ? AS {}", read::search::SCHEMA), [path])?;
+        }
+        Ok(conn)
+    }
+
+    /// Ends every thread, the writer first, and lets go of the files. Blocks until what was taken is done.
+    fn shut(&self) {
+        self.shared.queue.close();
+        self.shared.log.close();
+        self.readers.close();
+        if let Some(bell) = &self.bell {
+            bell.close();
+        }
+        let mut threads = self.threads.lock();
+        for thread in threads.running.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+        }
+        threads.lock = None;
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}

@@ -1,0 +1,212 @@
+//! The way to the writer: callers push, the one writer takes everything that has queued. Bounded in bytes.
+//!
+//! A busy writer looks for more work for a few microseconds before it goes to sleep, because waking a thread costs a good
+//! part of what a commit costs; it does so only while the last look paid off, so an idle hub sleeps.
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Turns of the spin before the writer sleeps: some tens of microseconds.
+const SPIN_TURNS: u32 = 400;
+/// Spin hints per turn.
+const SPIN_HINTS: u32 = 16;
+
+/// What can be queued.
+pub(crate) trait Weigh {
+    /// Writes in it.
+    fn writes(&self) -> usize;
+    /// Bytes of payload in it.
+    fn bytes(&self) -> usize;
+}
+
+/// Why a push failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PushError {
+    /// Too many bytes wait.
+    Full,
+    /// Nobody takes any more.
+    Closed,
+}
+
+struct Inner<T> {
+    jobs: VecDeque<T>,
+    bytes: usize,
+    writes: usize,
+    closed: bool,
+    asleep: bool,
+}
+
+/// See the module.
+pub(crate) struct Queue<T> {
+    inner: Mutex<Inner<T>>,
+    wake: Condvar,
+    // Jobs queued: what the spinning writer looks at without taking the lock.
+    waiting: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl<T: Weigh> Queue<T> {
+    /// An empty queue that holds at most `bytes_max` bytes, or one job of any size.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let inner = Inner { jobs: VecDeque::new(), bytes: 0, writes: 0, closed: false, asleep: false };
+        Self { inner: Mutex::new(inner), wake: Condvar::new(), waiting: AtomicUsize::new(0), bytes_max }
+    }
+
+    /// Queues `job` behind all others.
+    pub(crate) fn push(&self, job: T) -> Result<(), PushError> {
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            return Err(PushError::Closed);
+        }
+        if inner.bytes > 0 && inner.bytes + job.bytes() > self.bytes_max {
+            return Err(PushError::Full);
+        }
+        inner.bytes += job.bytes();
+        inner.writes += job.writes();
+        inner.jobs.push_back(job);
+        self.waiting.store(inner.jobs.len(), Ordering::Release);
+        let wake = inner.asleep;
+        inner.asleep = false;
+        drop(inner);
+        if wake {
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Writes that wait.
+    pub(crate) fn queued(&self) -> usize {
+        self.inner.lock().writes
+    }
+
+    /// No more pushes; what was queued is still taken.
+    pub(crate) fn close(&self) {
+        self.inner.lock().closed = true;
+        self.wake.notify_all();
+    }
+
+    /// Moves the next jobs into `out`, at least one and otherwise within both bounds; waits for one. `false` once the queue
+    /// is closed and empty. `spin` is the writer's memory of whether looking again paid off.
+    pub(crate) fn take(
+        &self,
+        out: &mut Vec<T>,
+        writes_max: usize,
+        bytes_max: usize,
+        spin: &mut bool,
+    ) -> bool {
+        if *spin && self.waiting.load(Ordering::Acquire) == 0 {
+            *spin = self.look();
+        }
+        let mut inner = self.inner.lock();
+        while inner.jobs.is_empty() {
+            if inner.closed {
+                return false;
+            }
+            inner.asleep = true;
+            self.wake.wait(&mut inner);
+            // Work came: more is likely to follow closely.
+            *spin = true;
+        }
+        inner.asleep = false;
+        let (mut writes, mut bytes) = (0, 0);
+        while let Some((job_writes, job_bytes)) = inner.jobs.front().map(|job| (job.writes(), job.bytes())) {
+            writes += job_writes;
+            bytes += job_bytes;
+            if !out.is_empty() && (writes > writes_max || bytes > bytes_max) {
+                break;
+            }
+            inner.writes -= job_writes;
+            inner.bytes -= job_bytes;
+            out.extend(inner.jobs.pop_front());
+        }
+        self.waiting.store(inner.jobs.len(), Ordering::Release);
+        true
+    }
+
+    fn look(&self) -> bool {
+        for _ in 0..SPIN_TURNS {
+            if self.waiting.load(Ordering::Acquire) != 0 {
+                return true;
+            }
+            (0..SPIN_HINTS).for_each(|_| std::hint::spin_loop());
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[derive(Debug, PartialEq)]
+    struct Job(usize, usize);
+
+    impl Weigh for Job {
+        fn writes(&self) -> usize {
+            self.0
+        }
+        fn bytes(&self) -> usize {
+            self.1
+        }
+    }
+
+    fn take(queue: &Queue<Job>) -> Option<Vec<Job>> {
+        let mut out = Vec::new();
+        queue.take(&mut out, 4, 100, &mut false).then_some(out)
+    }
+
+    #[test]
+    fn takes_in_order_within_bounds_and_one_whatever_its_size() {
+        let queue = Queue::new(1000);
+        for job in [Job(9, 300), Job(1, 50), Job(1, 50), Job(1, 1), Job(4, 1)] {
+            queue.push(job).unwrap();
+        }
+        assert_eq!(queue.queued(), 16);
+        assert_eq!(take(&queue), Some(vec![Job(9, 300)]));
+        assert_eq!(take(&queue), Some(vec![Job(1, 50), Job(1, 50)]));
+        assert_eq!(take(&queue), Some(vec![Job(1, 1)]));
+        assert_eq!(take(&queue), Some(vec![Job(4, 1)]));
+        queue.close();
+        assert_eq!(take(&queue), None);
+        assert_eq!(queue.push(Job(1, 1)), Err(PushError::Closed));
+    }
+
+    #[test]
+    fn refuses_over_its_bytes_but_never_a_lone_job() {
+        let queue = Queue::new(10);
+        queue.push(Job(1, 50)).unwrap();
+        assert_eq!(queue.push(Job(1, 1)), Err(PushError::Full));
+        take(&queue).unwrap();
+        queue.push(Job(1, 5)).unwrap();
+        queue.push(Job(1, 5)).unwrap();
+        assert_eq!(queue.push(Job(1, 1)), Err(PushError::Full));
+    }
+
+    #[test]
+    fn nothing_is_lost_between_threads() {
+        let queue = Arc::new(Queue::new(usize::MAX));
+        let taker = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || {
+                let (mut sum, mut spin, mut out) = (0, false, Vec::new());
+                while queue.take(&mut out, 64, 1 << 20, &mut spin) {
+                    sum += out.drain(..).map(|job: Job| job.0).sum::<usize>();
+                }
+                sum
+            })
+        };
+        let pushers: Vec<_> = (0..4)
+            .map(|_| {
+                let queue = Arc::clone(&queue);
+                std::thread::spawn(move || (0..1000).for_each(|_| queue.push(Job(1, 1)).unwrap()))
+            })
+            .collect();
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
+        queue.close();
+        assert_eq!(taker.join().unwrap(), 4000);
+    }
+}

@@ -1,0 +1,201 @@
+//! The port, method by method: writes go to the writer's queue, reads to a reading thread.
+
+use super::checkpoint::FRAME_BYTES;
+use super::queue::{PushError, Queue};
+use super::read::{directory, log, search, stream};
+use super::writer::{Answer, Job, Pending};
+use super::{SqliteStore, backup};
+use futures_util::FutureExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use switchboard_core::event::StoredEvent;
+use switchboard_core::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
+use switchboard_core::ledger::Ledger;
+use switchboard_core::log::{Checkpoint, Record};
+use switchboard_core::port::store::{
+    AgentRow, CommitListener, Credential, DeviceRow, Fut, Genesis, HandleRow, Installation, InstanceRow,
+    NoticeRow, Page, ReceiptRow, SearchScope, Store, StoreError, StoreStats, StreamInfo, StreamOwner,
+    SwarmRow, TaskRow,
+};
+use switchboard_core::time::WallMs;
+use switchboard_core::write::{Batch, Outcome, VaultInfo, Write};
+use tokio::sync::oneshot;
+
+/// Queues a job. It stands in the queue when this returns, not when the future is polled: batches apply in the order of
+/// their calls.
+fn ask<T: Send + 'static>(queue: &Queue<Job>, job: impl FnOnce(Answer<T>) -> Job) -> Fut<'static, T> {
+    let (answer, answered) = oneshot::channel();
+    match queue.push(job(answer)) {
+        // The writer drops an answer only when it could not start or the process is going down.
+        Ok(()) => async {
+            answered.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer has gone".into())))
+        }
+        .boxed(),
+        Err(PushError::Full) => std::future::ready(Err(StoreError::Overloaded)).boxed(),
+        Err(PushError::Closed) => std::future::ready(Err(StoreError::Closed)).boxed(),
+    }
+}
+
+impl Store for SqliteStore {
+    fn open(&self, genesis: Genesis) -> Fut<'_, Installation> {
+        let genesis = Box::new(genesis);
+        ask(&self.shared.queue, |answer| Job::Install { genesis, answer })
+    }
+
+    fn commit(&self, batch: Batch) -> Fut<'static, Vec<Outcome>> {
+        let bytes = batch.writes.iter().map(Write::size).sum();
+        ask(&self.shared.queue, |answer| Job::Commit(Pending { batch, bytes, answer }))
+    }
+
+    fn listen(&self, listener: Arc<dyn CommitListener>) {
+        *self.shared.listener.lock() = Some(listener);
+    }
+
+    fn page(&self, stream: StreamId, after: u64, limit: usize, bytes_max: usize) -> Fut<'_, Page> {
+        self.readers.read(move |conn| stream::page(conn, stream, after, limit, bytes_max))
+    }
+
+    fn events(&self, ids: Vec<EventId>) -> Fut<'_, Vec<Option<StoredEvent>>> {
+        self.readers.read(move |conn| stream::events(conn, &ids))
+    }
+
+    fn thread(&self, thread: EventId, after: u64, limit: usize) -> Fut<'_, Vec<StoredEvent>> {
+        self.readers.read(move |conn| stream::thread(conn, thread, after, limit))
+    }
+
+    fn channels(&self, vaults: Vec<VaultId>) -> Fut<'_, Vec<StreamInfo>> {
+        self.readers.read(move |conn| stream::channels(conn, &vaults))
+    }
+
+    fn stream(&self, owner: StreamOwner) -> Fut<'_, Option<StreamInfo>> {
+        self.readers.read(move |conn| stream::stream(conn, &owner))
+    }
+
+    fn stream_by_id(&self, id: StreamId) -> Fut<'_, Option<StreamInfo>> {
+        self.readers.read(move |conn| stream::stream_by_id(conn, id))
+    }
+
+    fn streams(&self, after: u32) -> Fut<'_, Vec<StreamInfo>> {
+        self.readers.read(move |conn| stream::streams(conn, after))
+    }
+
+    fn credential(&self, token_hash: [u8; 32], now_ms: WallMs) -> Fut<'_, Option<Credential>> {
+        self.readers.read(move |conn| directory::credential(conn, &token_hash, now_ms))
+    }
+
+    fn instance(&self, instance_id: String) -> Fut<'_, Option<InstanceRow>> {
+        self.readers.read(move |conn| directory::instance(conn, &instance_id))
+    }
+
+    fn instances(&self) -> Fut<'_, Vec<InstanceRow>> {
+        self.readers.read(directory::instances)
+    }
+
+    fn vaults(&self) -> Fut<'_, Vec<VaultInfo>> {
+        self.readers.read(directory::vaults)
+    }
+
+    fn agents(&self, vaults: Vec<VaultId>, after: u64) -> Fut<'_, Vec<AgentRow>> {
+        self.readers.read(move |conn| directory::agents(conn, &vaults, after))
+    }
+
+    fn notices(
+        &self,
+        instance: InstanceNo,
+        after: i64,
+        now_ms: WallMs,
+        limit: usize,
+    ) -> Fut<'_, Vec<NoticeRow>> {
+        self.readers.read(move |conn| directory::notices(conn, instance, after, now_ms, limit))
+    }
+
+    fn receipts(&self, events: Vec<EventId>) -> Fut<'_, Vec<ReceiptRow>> {
+        self.readers.read(move |conn| directory::receipts(conn, &events))
+    }
+
+    fn unread(&self, instance: InstanceNo, agent: String, limit: usize) -> Fut<'_, Vec<EventId>> {
+        self.readers.read(move |conn| directory::unread(conn, instance, &agent, limit))
+    }
+
+    fn inbox(&self, instance: InstanceNo, agent: String) -> Fut<'_, Vec<(StreamId, u64)>> {
+        self.readers.read(move |conn| directory::inbox(conn, instance, &agent))
+    }
+
+    fn devices(&self, now_ms: WallMs) -> Fut<'_, Vec<DeviceRow>> {
+        self.readers.read(move |conn| directory::devices(conn, now_ms))
+    }
+
+    fn tasks(&self, vault: VaultId) -> Fut<'_, Vec<TaskRow>> {
+        self.readers.read(move |conn| directory::tasks(conn, vault))
+    }
+
+    fn swarms(&self) -> Fut<'_, Vec<SwarmRow>> {
+        self.readers.read(directory::swarms)
+    }
+
+    fn memberships(&self, person: PersonNo) -> Fut<'_, Vec<(String, HandleRow)>> {
+        self.readers.read(move |conn| directory::memberships(conn, person))
+    }
+
+    fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>> {
+        self.readers.read(move |conn| directory::handle(conn, &handle))
+    }
+
+    fn next_deadline(&self) -> Fut<'_, Option<WallMs>> {
+        self.readers.read(stream::next_deadline)
+    }
+
+    fn log(&self, after: u64, limit: usize) -> Fut<'_, Vec<Record>> {
+        self.readers.read(move |conn| log::log(conn, after, limit))
+    }
+
+    fn checkpoints(&self, after: u64, limit: usize) -> Fut<'_, Vec<Checkpoint>> {
+        self.readers.read(move |conn| log::checkpoints(conn, after, limit))
+    }
+
+    fn ledger(&self) -> Fut<'_, Ledger> {
+        self.readers.read(log::ledger)
+    }
+
+    fn search(&self, words: String, scope: SearchScope, limit: usize) -> Fut<'_, Vec<EventId>> {
+        if self.bell.is_none() {
+            return std::future::ready(Ok(Vec::new())).boxed();
+        }
+        self.readers.read(move |conn| search::search(conn, &words, &scope, limit))
+    }
+
+    fn stats(&self) -> Fut<'_, StoreStats> {
+        let (shared, bell) = (Arc::clone(&self.shared), self.bell.clone());
+        self.readers.read(move |conn| {
+            let sizes = log::sizes(conn)?;
+            Ok(StoreStats {
+                streams: sizes.streams,
+                commits: shared.commits.load(Ordering::Relaxed),
+                queued: shared.queue.queued() as u64,
+                wal_bytes: shared.log.pages() * FRAME_BYTES,
+                db_bytes: sizes.bytes,
+                search_lag: bell.map_or(0, |bell| sizes.events.saturating_sub(bell.seen())),
+            })
+        })
+    }
+
+    fn backup(&self, target: PathBuf) -> Fut<'_, ()> {
+        let database = self.files.database.clone();
+        let copied = tokio::task::spawn_blocking(move || backup::backup(&database, &target));
+        async {
+            copied.await.unwrap_or_else(|_| Err(StoreError::Backend("the copy was not finished".into())))
+        }
+        .boxed()
+    }
+
+    fn close(&self) -> Fut<'_, ()> {
+        // Joining threads blocks; they end within the commit that is under way.
+        async {
+            tokio::task::yield_now().await;
+            self.shut();
+            Ok(())
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,241 @@
+//! One open transaction of the writer: what the writes of a commit share.
+
+use super::failure::{Failure, Stop};
+use super::state::{Counter, Head, State, encode_ledger};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row, Statement, params};
+use std::cell::Cell;
+use std::sync::Arc;
+use switchboard_core::digest::Digest;
+use switchboard_core::event::StoredEvent;
+use switchboard_core::ids::{EventId, InstanceNo, StreamId};
+use switchboard_core::ledger::Ledger;
+use switchboard_core::log::{Entry, event_digest, record_digest};
+use switchboard_core::time::WallMs;
+use switchboard_core::write::Dedup;
+
+/// Statements of the appending path, prepared once: looking them up costs as much as running them.
+pub(crate) struct Hot<'c> {
+    pub(crate) begin: Statement<'c>,
+    pub(crate) commit: Statement<'c>,
+    pub(crate) rollback: Statement<'c>,
+    pub(crate) insert_event: Statement<'c>,
+    pub(crate) find_dedup: Statement<'c>,
+    pub(crate) insert_dedup: Statement<'c>,
+    set_counter: Statement<'c>,
+    insert_log: Statement<'c>,
+}
+
+impl<'c> Hot<'c> {
+    pub(crate) fn prepare(conn: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            begin: conn.prepare("BEGIN IMMEDIATE")?,
+            commit: conn.prepare("COMMIT")?,
+            rollback: conn.prepare("ROLLBACK")?,
+            insert_event: conn.prepare(
+                "INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent,
+                                     to_instance, to_agent, client_id, content_digest, data)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?,
+            find_dedup: conn.prepare(
+                "SELECT content_digest, event, thread, at_ms, expires_at_ms FROM dedup
+                 WHERE instance = ? AND client_id = ?",
+            )?,
+            insert_dedup: conn.prepare(
+                "INSERT INTO dedup (instance, client_id, content_digest, event, thread, at_ms, expires_at_ms)
+                 VALUES (?, ?, ?, ?, ?, ?, ?)",
+            )?,
+            set_counter: conn.prepare(
+                "INSERT INTO counters (id, a, b, more) VALUES (?, ?, ?, ?)
+                 ON CONFLICT (id) DO UPDATE SET a = excluded.a, b = excluded.b, more = excluded.more",
+            )?,
+            insert_log: conn
+                .prepare("INSERT INTO log (commit_no, at_ms, entries, digest) VALUES (?, ?, ?, ?)")?,
+        })
+    }
+}
+
+/// The transaction in which a group of batches is applied.
+pub(crate) struct Tx<'t, 'c> {
+    pub(crate) conn: &'c Connection,
+    pub(crate) hot: &'t mut Hot<'c>,
+    pub(crate) state: &'t mut State,
+    /// Stamp of the batch whose writes are being applied.
+    pub(crate) at_ms: WallMs,
+    /// Appended so far, in order.
+    pub(crate) appended: Vec<Arc<StoredEvent>>,
+    entries: Vec<u8>,
+    // Streams whose counters have moved.
+    moved: Vec<StreamId>,
+    ledger_before: Ledger,
+    wrote: Cell<bool>,
+}
+
+impl<'t, 'c> Tx<'t, 'c> {
+    /// A transaction on `conn`, which has begun one.
+    pub(crate) fn new(conn: &'c Connection, hot: &'t mut Hot<'c>, state: &'t mut State) -> Self {
+        let ledger_before = state.ledger;
+        Self {
+            conn,
+            hot,
+            state,
+            at_ms: 0,
+            appended: Vec::new(),
+            entries: Vec::new(),
+            moved: Vec::new(),
+            ledger_before,
+            wrote: Cell::new(false),
+        }
+    }
+
+    /// Runs a statement that changes rows; returns how many.
+    pub(crate) fn run(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+        let changed = self.conn.prepare_cached(sql)?.execute(params)?;
+        self.wrote.set(self.wrote.get() || changed > 0);
+        Ok(changed)
+    }
+
+    /// The one row of a query, if there is one.
+    pub(crate) fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        map: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        self.conn.prepare_cached(sql)?.query_row(params, map).optional()
+    }
+
+    /// All rows of a query, which must be bounded by itself.
+    pub(crate) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
+        self.conn.prepare_cached(sql)?.query_map(params, map)?.collect()
+    }
+
+    /// Adds an entry to the commit's log record.
+    pub(crate) fn note(&mut self, entry: &Entry) {
+        entry.encode(&mut self.entries);
+        self.wrote.set(true);
+    }
+
+    /// Adds an [`Entry::Admitted`] in the name of an instance (or nobody) to the log record.
+    pub(crate) fn admit(&mut self, verb: &str, actor: Option<InstanceNo>, subject: impl Into<String>) {
+        let actor = actor.map_or_else(String::new, |actor| self.state.public_id(actor));
+        self.note(&Entry::admitted(verb, actor, subject));
+    }
+
+    /// Gives `event` the next place of `stream` and stores it. Its `id` is set here, and its thread when it begins one.
+    pub(crate) fn store(
+        &mut self,
+        stream: StreamId,
+        mut event: StoredEvent,
+        begins_thread: bool,
+        dedup: Option<&Dedup>,
+    ) -> Result<Arc<StoredEvent>, Failure> {
+        let head = self.state.streams.get_mut(&stream.0);
+        let head = head.ok_or_else(|| Failure::Inconsistent(format!("stream {} is unknown", stream.0)))?;
+        head.last += 1;
+        let swarm = head.swarm;
+        event.id = EventId { stream, seq: head.last };
+        if begins_thread {
+            event.thread = event.id;
+        }
+        self.hot.insert_event.execute(params![
+            event.id.row(),
+            event.kind as u8,
+            event.at_ms,
+            event.expires_at_ms,
+            (!begins_thread).then(|| event.thread.row()),
+            event.reply_to.map(EventId::row),
+            event.from_instance.0,
+            event.from_agent,
+            event.to.as_ref().map(|to| to.instance.0),
+            event.to.as_ref().map(|to| to.agent.as_str()),
+            dedup.map(|dedup| dedup.client_id.as_str()),
+            dedup.map(|dedup| dedup.digest),
+            &event.data[..],
+        ])?;
+        let digest: Digest = event_digest(&event);
+        let by = (!swarm).then_some(event.from_instance);
+        self.note(&Entry::Event { id: event.id, kind: event.kind, by, digest });
+        self.moved(stream);
+        let event = Arc::new(event);
+        self.appended.push(Arc::clone(&event));
+        Ok(event)
+    }
+
+    /// Notes that a stream's counter is to be written.
+    pub(crate) fn moved(&mut self, stream: StreamId) {
+        if self.moved.last() != Some(&stream) {
+            self.moved.push(stream);
+        }
+    }
+
+    /// Writes a counter's row.
+    pub(crate) fn set_counter(
+        &mut self,
+        id: i64,
+        a: i64,
+        b: i64,
+        more: Option<&[u8]>,
+    ) -> rusqlite::Result<()> {
+        self.wrote.set(true);
+        self.hot.set_counter.execute(params![id, a, b, more]).map(drop)
+    }
+
+    /// A number for a new notice.
+    pub(crate) fn next_notice(&mut self) -> Result<i64, Failure> {
+        self.state.last_notice += 1;
+        let last = self.state.last_notice;
+        self.set_counter(Counter::Notices as i64, last, 0, None)?;
+        Ok(last)
+    }
+
+    /// A version for a changed row of the agent directory.
+    pub(crate) fn next_version(&mut self) -> i64 {
+        self.state.directory_version += 1;
+        self.state.directory_version.cast_signed()
+    }
+
+    /// Writes what the commit as a whole needs: counters, ledger, the log record. `false` when the writes changed nothing,
+    /// so that there is nothing to commit.
+    pub(crate) fn seal(&mut self) -> Result<bool, Failure> {
+        if !self.wrote.get() {
+            return Ok(false);
+        }
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.sort_unstable();
+        moved.dedup();
+        for stream in moved {
+            let Head { last, first, .. } = self.state.streams[&stream.0];
+            self.set_counter(i64::from(stream.0), last.cast_signed(), first.cast_signed(), None)?;
+        }
+        self.state.commit += 1;
+        let commit = self.state.commit.cast_signed();
+        let version = self.state.directory_version.cast_signed();
+        let ledger = encode_ledger(&self.state.ledger);
+        self.set_counter(Counter::Store as i64, commit, version, Some(&ledger))?;
+        let digest = record_digest(&self.state.chain, self.state.commit, self.at_ms, &self.entries);
+        self.hot.insert_log.execute(params![commit, self.at_ms, self.entries, digest])?;
+        self.state.chain = digest;
+        debug_assert!(
+            self.state.ledger.is_balanced(),
+            "{:?} after {:?}",
+            self.state.ledger,
+            self.ledger_before
+        );
+        Ok(true)
+    }
+}
+
+/// A row count or limit as SQL takes it.
+pub(crate) fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// Ends a write that must find a row.
+pub(crate) fn found<T>(row: Option<T>) -> Result<T, Stop> {
+    row.ok_or(Stop::Refused(switchboard_core::write::Refusal::NotFound))
+}

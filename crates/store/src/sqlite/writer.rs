@@ -1,0 +1,296 @@
+//! The one thread that writes: group commit without a timer. It takes whatever has queued while the last commit was being
+//! synced, applies it in one transaction, syncs, tells the listener, answers.
+
+use super::apply;
+use super::checkpoint::{self, CHECKPOINT_PAGES_HARD, Log};
+use super::connect::OpenError;
+use super::disk::Disk;
+use super::failure::Failure;
+use super::index::Bell;
+use super::install;
+use super::queue::{Queue, Weigh};
+use super::state::State;
+use super::tx::{Hot, Tx};
+use parking_lot::Mutex;
+use rusqlite::{Connection, ErrorCode};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use switchboard_core::limits::{BATCH_BYTES_MAX, BATCH_WRITES_MAX};
+use switchboard_core::port::store::{CommitListener, Genesis, Installation, StoreError};
+use switchboard_core::write::{Batch, Outcome, Write};
+use tokio::sync::oneshot;
+
+/// How a job is answered.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What the writer is asked to do.
+pub(crate) enum Job {
+    /// Commit a batch.
+    Commit(Pending),
+    /// Find or make the installation.
+    Install { genesis: Box<Genesis>, answer: Answer<Installation> },
+    /// The log is nearly checkpointed: do the rest and begin it anew.
+    RestartLog { answer: std::sync::mpsc::SyncSender<()> },
+}
+
+/// A batch on its way.
+pub(crate) struct Pending {
+    pub(crate) batch: Batch,
+    /// Its payload.
+    pub(crate) bytes: usize,
+    pub(crate) answer: Answer<Vec<Outcome>>,
+}
+
+impl Weigh for Job {
+    fn writes(&self) -> usize {
+        if let Self::Commit(pending) = self { pending.batch.writes.len() } else { 1 }
+    }
+
+    fn bytes(&self) -> usize {
+        if let Self::Commit(pending) = self { pending.bytes } else { 0 }
+    }
+}
+
+/// What the writer shares with the rest of the store.
+pub(crate) struct Shared {
+    /// Jobs for the writer.
+    pub(crate) queue: Arc<Queue<Job>>,
+    /// Who is told of commits.
+    pub(crate) listener: Mutex<Option<Arc<dyn CommitListener>>>,
+    /// Commits since the first start.
+    pub(crate) commits: AtomicU64,
+    /// The write-ahead log's length.
+    pub(crate) log: Log,
+    /// Wakes the full-text index, where there is one.
+    pub(crate) bell: Option<Arc<Bell>>,
+}
+
+/// How a transaction failed.
+enum Void {
+    /// Nothing of it is there.
+    Nothing(Failure),
+    /// The sync failed: whether it is there is not known.
+    Unknown(Arc<str>),
+}
+
+/// The writer with its connection.
+pub(crate) struct Writer {
+    conn: Connection,
+    state: State,
+    disk: Disk,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    /// Reads the state; the schema is up to date.
+    pub(crate) fn new(mut conn: Connection, disk: Disk, shared: Arc<Shared>) -> Result<Self, OpenError> {
+        let state = State::load(&conn)?;
+        shared.commits.store(state.commit, Ordering::Relaxed);
+        let told = Arc::clone(&shared);
+        conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            told.log.grown_to(u64::try_from(pages).unwrap_or(0));
+            Ok(())
+        }))?;
+        Ok(Self { conn, state, disk, shared })
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(crate) fn run(self) {
+        let Self { conn, state, disk, shared } = self;
+        match Hot::prepare(&conn) {
+            Ok(hot) => Running { conn: &conn, hot, state, disk, shared, broken: None }.run(),
+            Err(error) => tracing::error!(%error, "the writer cannot start"),
+        }
+        // What is left finds its answer dropped, which its caller is told as a failure.
+    }
+}
+
+struct Running<'c> {
+    conn: &'c Connection,
+    hot: Hot<'c>,
+    state: State,
+    disk: Disk,
+    shared: Arc<Shared>,
+    // Set once a sync failed: nothing is written any more until the store is opened again.
+    broken: Option<Arc<str>>,
+}
+
+impl Running<'_> {
+    fn run(mut self) {
+        let queue = Arc::clone(&self.shared.queue);
+        let (mut jobs, mut spin) = (Vec::new(), false);
+        while queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut spin) {
+            let mut group = Vec::with_capacity(jobs.len());
+            for job in jobs.drain(..) {
+                match job {
+                    Job::Commit(pending) => group.push(pending),
+                    Job::Install { genesis, answer } => {
+                        self.commit_group(std::mem::take(&mut group));
+                        let installation = self.install(&genesis);
+                        let _ = answer.send(installation);
+                    }
+                    Job::RestartLog { answer } => {
+                        self.commit_group(std::mem::take(&mut group));
+                        checkpoint::restart(self.conn, &self.shared.log);
+                        let _ = answer.send(());
+                    }
+                }
+            }
+            self.commit_group(group);
+            if self.shared.log.pages() >= CHECKPOINT_PAGES_HARD {
+                checkpoint::restart(self.conn, &self.shared.log);
+            }
+        }
+        checkpoint::restart(self.conn, &self.shared.log);
+    }
+
+    fn install(&mut self, genesis: &Genesis) -> Result<Installation, StoreError> {
+        let find = |conn| install::find(conn).map_err(|failure| failure.answer());
+        if let Some(found) = find(self.conn)? {
+            return Ok(found);
+        }
+        self.may_write()?;
+        self.transaction(|tx| install::make(tx, genesis)).map_err(|void| void.answer())?;
+        find(self.conn)?.ok_or_else(|| StoreError::Inconsistent("the installation is not there".into()))
+    }
+
+    /// Commits batches together; if one of them cannot be applied, each by itself, so that it harms no other.
+    fn commit_group(&mut self, mut group: Vec<Pending>) {
+        group = self.refuse_without_room(group);
+        if group.is_empty() {
+            return;
+        }
+        match self.transaction(|tx| group.iter().map(|pending| apply_batch(tx, &pending.batch)).collect()) {
+            Ok(answers) => {
+                let answers: Vec<_> = answers;
+                for (pending, outcomes) in group.into_iter().zip(answers) {
+                    let _ = pending.answer.send(Ok(outcomes));
+                }
+            }
+            Err(Void::Nothing(failure)) if group.len() > 1 && !failure.is_environment() => {
+                tracing::error!(%failure, batches = group.len(), "a commit failed: trying its batches one by one");
+                for pending in group {
+                    self.commit_group(vec![pending]);
+                }
+            }
+            Err(void) => answer_all(group, &void.answer()),
+        }
+    }
+
+    // Answers what may not be written now; retention may go on, since it makes room.
+    fn refuse_without_room(&mut self, group: Vec<Pending>) -> Vec<Pending> {
+        let (allowed, error) = match (&self.broken, self.disk.has_room(self.conn)) {
+            (None, true) => return group,
+            (None, false) => {
+                (group.iter().map(|pending| is_sweep(&pending.batch)).collect(), StoreError::Full)
+            }
+            (Some(why), _) => (vec![false; group.len()], stopped(why)),
+        };
+        let allowed: Vec<bool> = allowed;
+        let (go, stay): (Vec<_>, Vec<_>) = group.into_iter().zip(allowed).partition(|(_, allowed)| *allowed);
+        answer_all(stay.into_iter().map(|(pending, _)| pending).collect(), &error);
+        go.into_iter().map(|(pending, _)| pending).collect()
+    }
+
+    fn may_write(&mut self) -> Result<(), StoreError> {
+        match &self.broken {
+            Some(why) => Err(stopped(why)),
+            None if !self.disk.has_room(self.conn) => Err(StoreError::Full),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs `work` in a transaction and commits it, unless it changed nothing.
+    fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Tx<'_, '_>) -> Result<T, Failure>,
+    ) -> Result<T, Void> {
+        self.hot.begin.execute([]).map_err(|error| Void::Nothing(error.into()))?;
+        let mut tx = Tx::new(self.conn, &mut self.hot, &mut self.state);
+        let applied = catch_unwind(AssertUnwindSafe(|| {
+            let done = work(&mut tx)?;
+            tx.seal().map(|wrote| (done, wrote))
+        }));
+        let appended = std::mem::take(&mut tx.appended);
+        let (done, wrote) = match applied.unwrap_or(Err(Failure::Panic)) {
+            Ok(applied) => applied,
+            Err(failure) => {
+                self.roll_back(true);
+                return Err(Void::Nothing(failure));
+            }
+        };
+        if !wrote {
+            self.roll_back(false);
+            return Ok(done);
+        }
+        self.hot.commit.execute([]).map_err(|error| self.not_committed(error))?;
+        self.shared.commits.store(self.state.commit, Ordering::Relaxed);
+        let listener = self.shared.listener.lock().clone();
+        if let Some(listener) = listener.filter(|_| !appended.is_empty()) {
+            // A listener that panics has lost a wake-up; the commit stands.
+            let told = catch_unwind(AssertUnwindSafe(|| listener.committed(&appended)));
+            told.unwrap_or_else(|_| tracing::error!("the commit listener panicked"));
+        }
+        if let Some(bell) = &self.shared.bell {
+            bell.ring();
+        }
+        Ok(done)
+    }
+
+    fn not_committed(&mut self, error: rusqlite::Error) -> Void {
+        self.roll_back(true);
+        if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+            // The log's last frame, which makes the commit, was not written.
+            return Void::Nothing(error.into());
+        }
+        let why: Arc<str> = error.to_string().into();
+        tracing::error!(%error, "a commit could not be synced: nothing is written any more until a restart");
+        self.broken = Some(Arc::clone(&why));
+        Void::Unknown(why)
+    }
+
+    // SQLite may have rolled back by itself already.
+    fn roll_back(&mut self, reload: bool) {
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.hot.rollback.execute([])
+        {
+            self.broken = Some(error.to_string().into());
+        }
+        if !reload {
+            return;
+        }
+        match State::load(self.conn) {
+            Ok(state) => self.state = state,
+            Err(failure) => self.broken = Some(failure.to_string().into()),
+        }
+    }
+}
+
+impl Void {
+    fn answer(&self) -> StoreError {
+        match self {
+            Self::Nothing(failure) => failure.answer(),
+            Self::Unknown(why) => StoreError::Unknown(Arc::clone(why)),
+        }
+    }
+}
+
+fn stopped(why: &str) -> StoreError {
+    StoreError::Backend(format!("writing stopped after a failure ({why}); restart the hub").into())
+}
+
+fn answer_all(group: Vec<Pending>, error: &StoreError) {
+    for pending in group {
+        let _ = pending.answer.send(Err(error.clone()));
+    }
+}
+
+fn is_sweep(batch: &Batch) -> bool {
+    batch.writes.iter().all(|write| matches!(write, Write::Sweep { .. }))
+}
+
+fn apply_batch(tx: &mut Tx<'_, '_>, batch: &Batch) -> Result<Vec<Outcome>, Failure> {
+    tx.at_ms = batch.at_ms;
+    batch.writes.iter().map(|write| apply::apply(tx, write)).collect()
+}

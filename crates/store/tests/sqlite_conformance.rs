@@ -1,0 +1,44 @@
+//! The embedded store keeps the port's promises.
+#![cfg(feature = "conformance")]
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use switchboard_core::port::store::Store;
+use switchboard_store::conformance::Backend;
+use switchboard_store::sqlite::{Options, SqliteStore};
+
+struct SqliteFile {
+    dir: tempfile::TempDir,
+}
+
+impl SqliteFile {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        let options = Options { wal_bytes: 1 << 20, readers: 2, ..Options::default() };
+        Arc::new(SqliteStore::open_dir(self.dir.path(), options).unwrap())
+    }
+}
+
+impl Backend for SqliteFile {
+    fn fresh(&self) -> BoxFuture<'_, Arc<dyn Store>> {
+        async { self.open() }.boxed()
+    }
+
+    fn reopen(&self, store: Arc<dyn Store>) -> BoxFuture<'_, Arc<dyn Store>> {
+        async {
+            drop(store);
+            self.open()
+        }
+        .boxed()
+    }
+
+    fn second(&self) -> BoxFuture<'_, Option<Arc<dyn Store>>> {
+        async { None }.boxed()
+    }
+}
+
+switchboard_store::store_conformance!(crate::SqliteFile::new());

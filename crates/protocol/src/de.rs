@@ -123,6 +123,33 @@ where
     <&'a serde_json::value::RawValue>::deserialize(deserializer).map(Cow::Borrowed)
 }
 
+/// Gives a type whose fields depend on its `kind` a `Deserialize` that reads straight into the text: the flat form first,
+/// then `TryFrom`. serde's own internally tagged enums buffer the object.
+macro_rules! deserialize_by_kind {
+    ($name:ident, $flat:ident, $expecting:literal) => {
+        impl<'de: 'a, 'a> serde::Deserialize<'de> for $name<'a> {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct KindVisitor<'a>(std::marker::PhantomData<&'a ()>);
+                impl<'de: 'a, 'a> serde::de::Visitor<'de> for KindVisitor<'a> {
+                    type Value = $name<'a>;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        formatter.write_str($expecting)
+                    }
+
+                    // Inside visit_map, so that an error's position is still this object's.
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$name<'a>, A::Error> {
+                        $flat::deserialize(serde::de::value::MapAccessDeserializer::new(map))?.typed()
+                    }
+                }
+                deserializer.deserialize_map(KindVisitor(std::marker::PhantomData))
+            }
+        }
+    };
+}
+
+pub(crate) use deserialize_by_kind;
+
 /// serde's error about a scanned text as one of ours: the field it is about, and the rule in our words.
 ///
 /// The refused value is never repeated: it may be a secret sent in the wrong place.
@@ -137,6 +164,10 @@ pub(crate) fn invalid(text: &str, error: &serde_json::Error) -> Invalid {
     if let Some(name) = quoted(said, "unknown field `") {
         let name = if validate_id(name, "field").is_ok() { name } else { here };
         return Invalid::rule(name, "is not known here; remove it");
+    }
+    // What serde_json says when an enum's name is no string; the text is known to be JSON.
+    if said == "expected value" {
+        return Invalid::rule(here, "must be a string, one of the known names");
     }
     if let Some((_, expected)) = said.split_once(", expected ") {
         return Invalid::rule(here, format_args!("must be {}", plain_words(expected)));
@@ -157,11 +188,10 @@ fn quoted<'a>(said: &'a str, start: &str) -> Option<&'a str> {
 
 fn plain_words(expected: &str) -> String {
     let words = match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" => {
-            return format!("a whole number that fits {expected}, not negative");
+        "u8" | "u16" | "u32" | "u64" => {
+            return format!("a whole number, not negative, that fits {} bits", &expected[1..]);
         }
         "i32" | "i64" => "a whole number",
-        "variant identifier" => "one of the known names",
         other if other.starts_with("struct ") || other == "a map" => "an object",
         other if other.starts_with("a string") || other.starts_with("a borrowed") => "a string",
         other => other,

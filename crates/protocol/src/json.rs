@@ -14,7 +14,7 @@ use crate::limits::{FRAME_BYTES_MAX, HTTP_BODY_BYTES_MAX, JSON_DEPTH_MAX};
 use crate::text::Invalid;
 
 /// Depth no limit can exceed: the scanner's frames live in an array of this size.
-const DEPTH_HARD_MAX: usize = 128;
+const DEPTH_HARD_MAX: usize = 64;
 /// Keys held without allocation; a frame of the contract has about ten in all its open objects.
 const KEYS_INLINE: usize = 32;
 /// Objects up to this many keys are checked pair by pair, larger ones by sorting, so that no input is quadratic.
@@ -27,7 +27,7 @@ const NUMBER_BYTES_SAFE: usize = 300;
 pub struct Limits {
     /// Largest input, in bytes.
     pub bytes_max: usize,
-    /// Deepest nesting of arrays and objects; a scalar has depth 0. Values above 128 count as 128.
+    /// Deepest nesting of arrays and objects; a scalar has depth 0. Values above 64 count as 64.
     pub depth_max: usize,
 }
 
@@ -161,6 +161,10 @@ struct Span {
 impl Span {
     fn raw(self, text: &str) -> &str {
         text.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
+    fn bytes(self, text: &str) -> &[u8] {
+        &text.as_bytes()[self.start as usize..self.end as usize]
     }
 
     fn unescaped(self, text: &str) -> Cow<'_, str> {
@@ -316,10 +320,17 @@ impl<'a> Scanner<'a> {
     }
 
     fn wanted_key(&self, span: Span) -> Option<Wanted> {
-        match &*span.unescaped(self.text) {
-            "t" => Some(Wanted::T),
-            "schema" => Some(Wanted::Schema),
-            "client_msg_id" => Some(Wanted::ClientMsgId),
+        let plain;
+        let name = if span.escaped {
+            plain = unescape(span.raw(self.text));
+            plain.as_bytes()
+        } else {
+            span.bytes(self.text)
+        };
+        match name {
+            b"t" => Some(Wanted::T),
+            b"schema" => Some(Wanted::Schema),
+            b"client_msg_id" => Some(Wanted::ClientMsgId),
             _ => None,
         }
     }
@@ -583,7 +594,7 @@ fn same_key(a: Span, b: Span, text: &str) -> bool {
     if a.escaped || b.escaped {
         return a.unescaped(text) == b.unescaped(text);
     }
-    a.end - a.start == b.end - b.start && a.raw(text) == b.raw(text)
+    a.bytes(text) == b.bytes(text)
 }
 
 /// The keys that lead to byte `end` of a JSON text: where a typed read stopped, said in names. Only for error messages.

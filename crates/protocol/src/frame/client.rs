@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::server::ErrorFrame;
 use super::{HandoffAck, HandoffOffer, HandoffReject, Heartbeat, PresenceState, Priority, Privacy};
 use crate::de::{UnknownFields, borrowed_option, read_tagged};
 use crate::error::{Code, Detail};
@@ -249,6 +250,12 @@ pub struct Refused {
     pub client_msg_id: Option<String>,
     /// Why.
     pub error: Detail,
+}
+
+impl From<Refused> for ErrorFrame<'static> {
+    fn from(refused: Refused) -> Self {
+        Self { client_msg_id: refused.client_msg_id.map(Cow::Owned), error: refused.error }
+    }
 }
 
 /// Read one text frame of a client: strict JSON within `limits`, then exactly one typed shape, then its rules.

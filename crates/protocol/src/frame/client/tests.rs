@@ -92,6 +92,10 @@ fn faults_name_their_field() {
             r#"{"t":"message","client_msg_id":"m","network":{"kind":"org","channel":"CHANNEL"},"type":"offer","from":"a","body":{"text":5}}"#,
             "text",
         ),
+        (
+            r#"{"t":"message","client_msg_id":"m","network":{"kind":0,"channel":"CHANNEL"},"type":"offer","from":"a"}"#,
+            "kind",
+        ),
         (r#"{"t":"deliver"}"#, "t"),
         (r#"{"t":"message.stored"}"#, "t"),
     ] {
@@ -106,6 +110,8 @@ fn refusals_carry_the_id_only_when_it_is_well_formed() {
     assert_eq!(id(r#"{"t":"publish","client_msg_id":"m-1","bad":1}"#).as_deref(), Some("m-1"));
     assert_eq!(id(r#"{"t":"publish","client_msg_id":"m 1","bad":1}"#), None);
     assert_eq!(id(r#"{"client_msg_id":"m-1"}"#).as_deref(), Some("m-1"));
+    let frame = ErrorFrame::from(read(r#"{"t":"publish","client_msg_id":"m-1"}"#).unwrap_err());
+    assert_eq!(frame.client_msg_id.as_deref(), Some("m-1"));
     assert_eq!(id(r#"{"t":"publish","client_msg_id":"m-1","client_msg_id":"m-2"}"#), None);
 }
 

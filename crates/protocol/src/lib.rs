@@ -10,6 +10,8 @@
 //! To add a frame: a struct beside its kin with `deny_unknown_fields` and a `validate`, a variant in the enum of its
 //! direction, one arm in that enum's `parse`, and a fixture under `fixtures/`.
 
+pub mod admin;
+pub mod body;
 pub mod bus;
 pub mod canonical;
 pub mod enroll;

@@ -74,7 +74,14 @@ impl TestHub {
     }
 
     async fn open(options: Options, dir: tempfile::TempDir) -> Self {
-        let store = SqliteStore::open_dir(dir.path(), options.store.clone()).expect("the store opens");
+        let mut hub = Self::at(options, dir.path()).await;
+        hub.dir = Some(dir);
+        hub
+    }
+
+    /// A hub on a directory that stays.
+    pub async fn at(options: Options, dir: &std::path::Path) -> Self {
+        let store = SqliteStore::open_dir(dir, options.store.clone()).expect("the store opens");
         let clock: Arc<dyn Clock> = match &options.clock {
             Some(clock) => clock.clone(),
             None => Arc::new(SystemClock::default()),
@@ -92,7 +99,7 @@ impl TestHub {
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(listener, Doors::new(hub.clone(), "sqlite"), stop.clone()));
-        Self { hub, url, options, dir: Some(dir), stop, served: Some(served) }
+        Self { hub, url, options, dir: None, stop, served: Some(served) }
     }
 
     /// Stops in order and starts again on the same directory, with another port.

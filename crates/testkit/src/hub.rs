@@ -31,6 +31,8 @@ pub struct Options {
     pub store: sqlite::Options,
     /// A clock that the test moves; absent: the machine's.
     pub clock: Option<Arc<ManualClock>>,
+    /// The MCP door's options.
+    pub mcp: switchboard_server::mcp::Options,
 }
 
 impl std::fmt::Debug for Options {
@@ -98,7 +100,9 @@ impl TestHub {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let stop = CancellationToken::new();
-        let served = tokio::spawn(serve(listener, Doors::new(hub.clone(), "sqlite"), stop.clone()));
+        let mut doors = Doors::new(hub.clone(), "sqlite");
+        doors.mcp = options.mcp.clone();
+        let served = tokio::spawn(serve(listener, doors, stop.clone()));
         Self { hub, url, options, dir: None, stop, served: Some(served) }
     }
 

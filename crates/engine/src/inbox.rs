@@ -1,6 +1,6 @@
 //! An agent's inbox, for callers that keep no cursor of their own: what it has not been handed yet, and what it has not
 //! read. Handing over is recorded before the caller gets it; what gets lost on the way back is still unread and can be
-//! asked for again.
+//! asked for again. What the agent has received another way (a socket, a wait for one answer) is not handed over twice.
 
 use crate::follow::{Follower, Outbox, Start};
 use crate::frame;
@@ -8,11 +8,12 @@ use crate::hub::Hub;
 use crate::refusal;
 use crate::submit::permit;
 use crate::viewer::{Agents, Viewer};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::{EventId, StreamId, VaultId};
+use switchboard_core::ids::{EventId, InstanceNo, StreamId, VaultId};
 use switchboard_core::limits::POLL_WAIT_MS_MAX;
 use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::{StoreError, StreamOwner};
@@ -21,6 +22,8 @@ use switchboard_core::write::{Announce, Outcome, Presence, Receipt, ReceiptState
 use switchboard_protocol::Detail;
 use switchboard_protocol::frame::server::ServerFrame;
 use switchboard_protocol::json::Limits;
+use switchboard_protocol::message::MessageType;
+use tokio::time::Sleep;
 
 /// Marks an inbox as begun, also while no stream exists: a position in a stream that never does.
 const BEGUN: StreamId = StreamId(0);
@@ -94,14 +97,49 @@ pub async fn attend(hub: &Hub, owner: &Owner<'_>, role: Option<&str>) -> Result<
     }
 }
 
-/// Whether the agent attends already, so that nothing has to be written for it to be reached.
+/// Whether the agent attends already (an idle one does, and stays idle), so that nothing has to be written for it to be
+/// reached.
 pub async fn attends(hub: &Hub, owner: &Owner<'_>) -> Result<bool, Detail> {
     let present = hub.presence.agent(owner.vault, owner.who.instance, owner.agent).is_some_and(|row| {
         let fresh = hub.clock().wall_ms() - row.seen_ms < switchboard_core::limits::ANNOUNCED_MS / 2;
-        row.state == Presence::Active && fresh
+        row.state != Presence::Closed && fresh
     });
     let positions = positions(hub, owner).await.map_err(|error| refusal::store(&error))?;
     Ok(present && positions.contains_key(&BEGUN))
+}
+
+/// The caller speaks for these agents no more: they close like those of a lost socket, after the grace, unless somebody
+/// else speaks for them by then. Undoes [`crate::presence::Room::hold`].
+pub fn leave(hub: &Arc<Hub>, instance: InstanceNo, agents: Agents) {
+    crate::session::hello::release(hub, instance, agents);
+}
+
+/// Waits up to `wait_ms` for the first answer to `question` that this agent may see, and hands it over.
+pub async fn answer(
+    hub: &Arc<Hub>,
+    owner: &Owner<'_>,
+    question: EventId,
+    wait_ms: u64,
+) -> Result<Option<ServerFrame<'static>>, Detail> {
+    permit(owner.who, crate::govern::Act::UseBus)?;
+    let Some(stream) = hub.streams.get(question.stream) else { return Ok(None) };
+    let mut follower = Follower::new(hub.clone(), viewer(owner), false);
+    follower.add(&stream, Start::After(question.seq));
+    let gid = hub.gids.gid(question);
+    let answers = |frame: &ServerFrame<'_>| {
+        matches!(frame, ServerFrame::MessageDeliver(delivery)
+            if delivery.message_type == MessageType::Answer && delivery.reply_to.as_deref() == Some(&*gid))
+    };
+    let mut timeout = timeout(wait_ms);
+    let mut out = Outbox::default();
+    while fill(hub, &mut follower, &mut out, timeout.as_mut()).await? {
+        if let Some(frame) = out.take().iter().filter_map(|frame| parse(frame)).find(answers) {
+            let receipts = place(hub, &frame).into_iter().collect();
+            receive(hub, owner, Vec::new(), receipts, ReceiptState::Delivered).await?;
+            return Ok(Some(frame));
+        }
+    }
+    Ok(None)
 }
 
 /// Hands over.
@@ -131,6 +169,39 @@ fn streams(hub: &Hub, owner: &Owner<'_>) -> Vec<Arc<crate::stream::Stream>> {
     hub.streams.channels(owner.vault).into_iter().chain(swarms).collect()
 }
 
+fn viewer(owner: &Owner<'_>) -> Viewer {
+    let mut viewer = Viewer::connection(owner.who);
+    viewer.agents = Some(Agents::from([(owner.vault, owner.agent.to_owned())]));
+    viewer
+}
+
+fn timeout(wait_ms: u64) -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep(Duration::from_millis(wait_ms.min(POLL_WAIT_MS_MAX))))
+}
+
+/// Fills `out`, waiting until there is something; `false` when the time is up or the hub stops.
+async fn fill(
+    hub: &Hub,
+    follower: &mut Follower,
+    out: &mut Outbox,
+    mut timeout: Pin<&mut Sleep>,
+) -> Result<bool, Detail> {
+    loop {
+        follower.fill(out).await.map_err(|error| refusal::store(&error))?;
+        if !out.frames.is_empty() {
+            return Ok(true);
+        }
+        tokio::select! {
+            () = follower.waker.woken() => {
+                let woken = follower.waker.take();
+                follower.note(woken.streams, woken.fresh);
+            }
+            () = timeout.as_mut() => return Ok(false),
+            () = hub.stopping().cancelled() => return Ok(false),
+        }
+    }
+}
+
 async fn wait(
     hub: &Arc<Hub>,
     owner: &Owner<'_>,
@@ -138,9 +209,7 @@ async fn wait(
     wait_ms: u64,
     limit: usize,
 ) -> Result<Taken, Detail> {
-    let mut viewer = Viewer::connection(owner.who);
-    viewer.agents = Some(Agents::from([(owner.vault, owner.agent.to_owned())]));
-    let mut follower = Follower::new(hub.clone(), viewer, false);
+    let mut follower = Follower::new(hub.clone(), viewer(owner), false);
     let begun = positions.contains_key(&BEGUN);
     let start = |id: &StreamId| match positions.get(id) {
         Some(at) => Start::After(*at),
@@ -149,29 +218,45 @@ async fn wait(
     };
     follower.add_vault(owner.vault, |stream| start(&stream.id));
     streams(hub, owner).iter().for_each(|stream| follower.add(stream, start(&stream.id)));
-    let timeout = tokio::time::sleep(Duration::from_millis(wait_ms.min(POLL_WAIT_MS_MAX)));
-    tokio::pin!(timeout);
+    let mut timeout = timeout(wait_ms);
     let mut out = Outbox::default();
-    while out.frames.is_empty() {
-        follower.fill(&mut out).await.map_err(|error| refusal::store(&error))?;
-        if !out.frames.is_empty() {
-            break;
-        }
-        tokio::select! {
-            () = follower.waker.woken() => {
-                let woken = follower.waker.take();
-                follower.note(woken.streams, woken.fresh);
-            }
-            () = &mut timeout => break,
-            () = hub.stopping().cancelled() => break,
-        }
+    let mut frames = Vec::new();
+    let mut received = HashSet::new();
+    while frames.is_empty() && fill(hub, &mut follower, &mut out, timeout.as_mut()).await? {
+        frames = out.take().iter().filter_map(|frame| parse(frame)).collect();
+        let before = drop_received(hub, owner, &mut frames).await.map_err(|error| refusal::store(&error))?;
+        received.extend(before);
     }
-    let more = out.frames.len() > limit || follower.has_more();
-    let far = |(id, at): &(StreamId, u64)| positions.get(id).is_none_or(|before| at - before >= PASSED_MIN);
-    let passed =
-        if more { Vec::new() } else { follower.positions().filter(|position| far(position)).collect() };
-    let frames = out.take().into_iter().take(limit).filter_map(|frame| parse(&frame)).collect();
+    let more = frames.len() > limit || follower.has_more();
+    let is_passed = |(id, at): &(StreamId, u64)| {
+        received.contains(id) || positions.get(id).is_none_or(|before| at - before >= PASSED_MIN)
+    };
+    let passed = if more { Vec::new() } else { follower.positions().filter(|at| is_passed(at)).collect() };
+    frames.truncate(limit);
     Ok(Taken { frames, more, passed })
+}
+
+/// Drops what the agent has a receipt for; the streams in which there was such.
+async fn drop_received(
+    hub: &Hub,
+    owner: &Owner<'_>,
+    frames: &mut Vec<ServerFrame<'static>>,
+) -> Result<HashSet<StreamId>, StoreError> {
+    let message = |frame: &ServerFrame<'_>| match frame {
+        ServerFrame::MessageDeliver(delivery) => hub.gids.event(&delivery.gid),
+        _ => None,
+    };
+    let events: Vec<_> = frames.iter().filter_map(message).collect();
+    if events.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let receipts = hub.store().receipts(events).await?;
+    let own = receipts
+        .into_iter()
+        .filter(|row| row.instance == owner.who.instance && row.agent == receiver(hub, owner, row.event));
+    let received: HashSet<EventId> = own.map(|row| row.event).collect();
+    frames.retain(|frame| message(frame).is_none_or(|id| !received.contains(&id)));
+    Ok(received.into_iter().map(|id| id.stream).collect())
 }
 
 fn parse(frame: &[u8]) -> Option<ServerFrame<'static>> {
@@ -201,14 +286,28 @@ async fn record(hub: &Hub, owner: &Owner<'_>, taken: &Taken, read: bool) -> Resu
             receipts.push(id);
         }
     }
-    if positions.is_empty() {
-        return Ok(());
+    receive(hub, owner, positions.into_iter().collect(), receipts, state).await
+}
+
+/// Moves the inbox on and writes receipts, in one commit.
+async fn receive(
+    hub: &Hub,
+    owner: &Owner<'_>,
+    positions: Vec<(StreamId, u64)>,
+    receipts: Vec<EventId>,
+    state: ReceiptState,
+) -> Result<(), Detail> {
+    let mut writes = Vec::with_capacity(receipts.len() + 1);
+    if !positions.is_empty() {
+        writes.push(advance(owner, positions));
     }
-    let mut writes = vec![advance(owner, positions.into_iter().collect())];
     writes.extend(receipts.iter().map(|event| {
         let agent = receiver(hub, owner, *event);
         Write::Receipt(Receipt { event: *event, instance: owner.who.instance, agent, state })
     }));
+    if writes.is_empty() {
+        return Ok(());
+    }
     hub.commit(writes).await.map_err(|error| refusal::store(&error))?;
     tell_senders(hub, receipts).await;
     Ok(())

@@ -31,6 +31,8 @@ pub struct Doors {
     pub origins: Arc<Vec<String>>,
     /// What the last readiness probe found.
     pub probe: Arc<health::LastProbe>,
+    /// How the MCP door is set.
+    pub mcp: mcp::Options,
 }
 
 impl Doors {
@@ -38,13 +40,13 @@ impl Doors {
     #[must_use]
     pub fn new(hub: Arc<Hub>, backend: &'static str) -> Self {
         let started = hub.clock().monotonic();
-        Self { hub, started, backend, origins: Arc::default(), probe: Arc::default() }
+        Self { hub, started, backend, origins: Arc::default(), probe: Arc::default(), mcp: mcp::Options::default() }
     }
 
     /// Every route behind one service.
     pub fn router(&self) -> axum::Router {
         let (api, _) = openapi::router(self).split_for_parts();
-        let mcp = mcp::router(self.hub.clone(), mcp::Options::default());
+        let mcp = mcp::router(self.hub.clone(), &self.mcp);
         api.merge(mcp).fallback(http::no_route).layer(axum::middleware::from_fn(http::protocol_header))
     }
 }

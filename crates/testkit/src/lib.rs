@@ -1,1 +1,15 @@
-//! Switchboard: testkit.
+//! For tests only: a hub on port 0 over a temporary directory, with a clock that can be moved, and clients that speak the
+//! bare wire so that a test sees every frame.
+
+pub mod hub;
+pub mod process;
+pub mod socket;
+
+pub use hub::{Http, Options, TestHub, Token};
+pub use process::Process;
+pub use socket::Socket;
+
+use std::time::Duration;
+
+/// No step of a test may take longer.
+pub const PATIENCE: Duration = Duration::from_secs(20);

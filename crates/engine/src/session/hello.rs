@@ -224,7 +224,7 @@ pub fn state(state: Presence) -> PresenceState {
 }
 
 /// The socket speaks for `agents` no more; those that nobody speaks for after the grace are closed.
-pub(super) fn release(hub: &Arc<Hub>, instance: InstanceNo, agents: Agents) {
+pub(crate) fn release(hub: &Arc<Hub>, instance: InstanceNo, agents: Agents) {
     if agents.is_empty() {
         return;
     }

@@ -1,0 +1,183 @@
+//! Long poll, catch-up and history: the same events for clients that cannot keep a socket.
+
+use serde_json::{Value, json};
+use switchboard_testkit::TestHub;
+
+fn path(channel: &str) -> String {
+    channel.replace(':', "%3A").replace('/', "%2F")
+}
+
+fn publish(hub: &TestHub, id: &str) -> Value {
+    json!({ "t": "publish", "client_msg_id": id, "channel": hub.channel("general"), "from": "a", "kind": "status",
+        "priority": "normal", "privacy": "team", "body": { "n": id } })
+}
+
+#[tokio::test]
+async fn a_poll_waits_and_its_cursor_misses_nothing() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let mut sender = hub.agent(&a, "a").await;
+    sender.ask(&hub.message("before", "finding", "a", "x")).await;
+    let http = hub.http(&b);
+    let first = http.get("/v1/bus/poll").await.json();
+    assert_eq!(first["schema"], "leanctx.hive.bus-poll/v1");
+    assert_eq!(first["frames"], json!([]), "without a cursor a poll starts at the head");
+    let cursor = first["cursor"].as_str().unwrap().to_owned();
+
+    let waiting = {
+        let (http, cursor) = (http.clone(), cursor.clone());
+        tokio::spawn(
+            async move { http.get(&format!("/v1/bus/poll?cursor={cursor}&wait_ms=15000")).await.json() },
+        )
+    };
+    let stored = sender.ask(&hub.message("m1", "finding", "a", "x")).await;
+    let woken = waiting.await.unwrap();
+    assert_eq!(woken["frames"][0]["gid"], stored["gid"], "{woken}");
+    assert_eq!(woken["frames"][0]["t"], "message.deliver");
+
+    // The same cursor again gets the same; the new one goes on behind it, also in a channel made meanwhile.
+    let again = http.get(&format!("/v1/bus/poll?cursor={cursor}")).await.json();
+    assert_eq!(again["frames"], woken["frames"]);
+    let mut elsewhere = hub.message("m2", "finding", "a", "x");
+    elsewhere["network"]["channel"] = json!(hub.channel("fresh"));
+    sender.ask(&elsewhere).await;
+    let next = http
+        .get(&format!("/v1/bus/poll?cursor={}&wait_ms=5000", woken["cursor"].as_str().unwrap()))
+        .await
+        .json();
+    assert_eq!(next["frames"].as_array().unwrap().len(), 1);
+    assert_eq!(next["frames"][0]["network"]["channel"], hub.channel("fresh"));
+    let bad = http.get("/v1/bus/poll?cursor=made-up").await;
+    assert_eq!((bad.status, bad.json()["error"]["field"].as_str()), (400, Some("cursor")));
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn catch_up_pages_publishes_in_order_without_gaps() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let mut sender = hub.agent(&a, "a").await;
+    for n in 0..25 {
+        sender.ask(&publish(&hub, &format!("p{n}"))).await;
+        sender.ask(&hub.message(&format!("m{n}"), "finding", "a", "x")).await;
+    }
+    let http = hub.http(&b);
+    let base = format!("/v1/bus/channels/{}/events", path(&hub.channel("general")));
+    let (mut after, mut seqs) = (0, Vec::new());
+    loop {
+        let page = http.get(&format!("{base}?after_seq={after}&limit=7")).await.json();
+        assert_eq!(page["channel"], hub.channel("general"));
+        let events = page["events"].as_array().unwrap();
+        assert!(events.iter().all(|event| event["t"] == "deliver") && events.len() <= 7);
+        seqs.extend(events.iter().map(|event| event["seq"].as_u64().unwrap()));
+        match page["next_after_seq"].as_u64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(seqs, (0..25).map(|n| n * 2 + 1).collect::<Vec<_>>());
+    let unescaped = http.get(&format!("/v1/bus/channels/{}/events", hub.channel("general"))).await;
+    assert_eq!(unescaped.status, 200, "the channel may stand in the path as it is");
+    let nothing =
+        http.get(&format!("/v1/bus/channels/{}/events", path(&hub.channel("never-used")))).await.json();
+    assert_eq!(nothing["events"], json!([]));
+    let foreign = format!("/v1/bus/channels/{}/events", path(&hub.channel("x").replace("org_", "org_x")));
+    assert_eq!(http.get(&foreign).await.status, 404);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn history_pages_each_message_exactly_once_though_all_share_one_second() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let mut sender = hub.agent(&a, "a").await;
+    let first = sender.ask(&hub.message("q", "question", "a", "?")).await;
+    for n in 0..30 {
+        let mut message = hub.message(&format!("m{n}"), "answer", "a", "x");
+        message["reply_to"] = first["gid"].clone();
+        sender.ask(&message).await;
+    }
+    let http = hub.http(&b);
+    let channel = path(&hub.channel("general"));
+    let read = async |more: String| {
+        let (mut gids, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = http
+                .get(&format!("/v1/messages?network=org&channel={channel}&limit=7{more}{after}"))
+                .await
+                .json();
+            assert_eq!(page["schema"], "leanctx.hive.message-list/v1");
+            gids.extend(
+                page["messages"].as_array().unwrap().iter().map(|m| m["gid"].as_str().unwrap().to_owned()),
+            );
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after_gid={next}"),
+                None => return gids,
+            }
+        }
+    };
+    let all = read(String::new()).await;
+    assert_eq!(all.len(), 31);
+    assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), 31);
+    let thread = read(format!("&thread_id={}", first["gid"].as_str().unwrap())).await;
+    assert_eq!(thread, all, "the thread is all of it, the question included");
+    let mine = hub.http(&a).get(&format!("/v1/messages?network=org&channel={channel}&limit=1")).await.json();
+    assert_eq!(mine["messages"][0]["from"]["mine"], true);
+    for (query, field) in [
+        ("network=org", "channel"),
+        ("network=mail", "network"),
+        ("network=swarm", "swarm_id"),
+        ("network=org&channel=x&page=2", "page"),
+    ] {
+        let bad = http.get(&format!("/v1/messages?{query}")).await;
+        assert_eq!((bad.status, bad.json()["error"]["field"].as_str()), (400, Some(field)), "{query}");
+    }
+    let unknown = http.get(&format!("/v1/messages?network=org&channel={channel}&after_gid=msg_x")).await;
+    assert_eq!(unknown.json()["error"]["field"], "after_gid");
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_for_others_is_not_in_any_page() {
+    let hub = TestHub::start().await;
+    let (a, b, c) = (hub.token("a").await, hub.token("b").await, hub.token("c").await);
+    let mut sender = hub.agent(&a, "a").await;
+    let _b = hub.agent(&b, "b").await;
+    for n in 0..300 {
+        let mut direct = hub.message(&format!("m{n}"), "finding", "a", "secret");
+        direct["to"] = json!("b");
+        sender.send(&direct).await;
+    }
+    for _ in 0..300 {
+        sender.answer().await;
+    }
+    sender.ask(&hub.message("open", "finding", "a", "open")).await;
+    let channel = path(&hub.channel("general"));
+    let history = format!("/v1/messages?network=org&channel={channel}");
+    let theirs = hub.http(&c).get(&history).await.json();
+    assert_eq!(theirs["messages"].as_array().unwrap().len(), 1);
+    assert!(!theirs.to_string().contains("secret"));
+    assert_eq!(hub.http(&b).get(&history).await.json()["messages"].as_array().unwrap().len(), 200);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn the_directory_lists_agents_with_their_profiles() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a-box").await, hub.token("b-box").await);
+    let mut one = hub.agent(&a, "one").await;
+    one.send(&json!({ "t": "presence", "agent_id": "one", "state": "active", "profile": { "display_name": "One", "model": "m-1" } })).await;
+    one.ask(&hub.message("m", "finding", "one", "x")).await;
+    let mut two = hub.agent(&b, "two").await;
+    while two.expect("presence_update").await["profile"]["model"] != "m-1" {}
+    let list = hub.http(&b).get("/v1/agents").await.json();
+    let profiles = list["profiles"].as_array().unwrap();
+    assert_eq!(profiles.len(), 2);
+    assert_eq!((profiles[0]["agent"].as_str(), profiles[0]["model"].as_str()), (Some("one"), Some("m-1")));
+    assert_eq!((profiles[0]["mine"].as_bool(), profiles[1]["mine"].as_bool()), (Some(false), Some(true)));
+    assert_eq!(
+        hub.http(&b).get("/v1/agents?mine=true").await.json()["profiles"].as_array().unwrap().len(),
+        1
+    );
+    hub.stop().await;
+}

@@ -1,0 +1,15 @@
+//! The bus, as its clients see it (contract sections 1 to 4).
+
+mod bad_input;
+mod direct;
+mod enrollment;
+mod fallbacks;
+mod hello;
+mod idempotency;
+mod log;
+mod messages;
+mod questions;
+mod receipts;
+mod rights;
+mod slow;
+mod swarm;

@@ -1,0 +1,5 @@
+//! End-to-end tests: a real hub, its real doors, clients on the bare wire.
+
+mod bus;
+mod faults;
+mod openapi;

@@ -1,0 +1,70 @@
+//! The real binary as a process of its own, to be killed without warning.
+
+use crate::{Http, PATIENCE, Token};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+/// A running `switchboard serve`.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// Where it listens.
+    pub url: String,
+    dir: PathBuf,
+}
+
+impl Process {
+    /// Starts `binary serve` on `dir` and waits until it says that it is ready.
+    pub async fn start(binary: &Path, dir: &Path) -> Self {
+        Self::start_with(binary, dir, &[]).await
+    }
+
+    /// The same with further arguments.
+    pub async fn start_with(binary: &Path, dir: &Path, more: &[&str]) -> Self {
+        let mut child = Command::new(binary)
+            .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(dir)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the binary starts");
+        let stdout = child.stdout.take().expect("its output");
+        let ready = async {
+            let mut lines = BufReader::new(stdout).lines();
+            lines.next_line().await.expect("its output can be read").expect("it says that it is ready")
+        };
+        let line = tokio::time::timeout(PATIENCE, ready).await.expect("ready in time");
+        let ready: Value = serde_json::from_str(&line).expect("the ready line is JSON");
+        assert_eq!(ready["ready"], true, "{line}");
+        Self { child, url: ready["url"].as_str().expect("its address").to_owned(), dir: dir.to_owned() }
+    }
+
+    /// `kill -9`, at once.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("it can be killed");
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("still running")
+    }
+
+    /// An HTTP client with the admin token that the hub has written to its data directory.
+    pub fn admin(&self) -> Http {
+        let text = std::fs::read_to_string(self.dir.join("admin.json")).expect("admin.json");
+        let admin: Value = serde_json::from_str(&text).expect("admin.json is JSON");
+        Http::new(&self.url, admin["token"].as_str().expect("the admin token"))
+    }
+
+    /// A fresh bearer.
+    pub async fn token(&self, label: &str) -> Token {
+        let made = self.admin().post("/admin/v1/tokens", &json!({ "label": label })).await.json();
+        let text = |name: &str| made[name].as_str().expect("a token").to_owned();
+        Token { instance_id: text("instance_id"), bearer: text("token") }
+    }
+}

@@ -99,7 +99,9 @@ impl Api {
                 .next("see whether it runs: `switchboard doctor`; start it: `switchboard serve`");
         }
         match refused && !self.is_owner {
-            true => failure.next("make another one on the hub's machine: `switchboard token create --label NAME`"),
+            true => {
+                failure.next("make another one on the hub's machine: `switchboard token create --label NAME`")
+            }
             false => failure,
         }
     }
@@ -154,7 +156,9 @@ mod tests {
         assert!(find(Some("http://127.0.0.1:9/"), None).unwrap().is_owner);
         assert_eq!(find(Some("http://elsewhere:9"), None).unwrap_err().exit, Exit::Usage);
         let scripted = find(None, Some("mine")).unwrap();
-        assert!(!scripted.is_owner && scripted.url == "http://127.0.0.1:9" && scripted.token.expose() == "mine");
+        assert!(
+            !scripted.is_owner && scripted.url == "http://127.0.0.1:9" && scripted.token.expose() == "mine"
+        );
         let empty = find(None, Some("")).unwrap();
         assert!(empty.is_owner, "an empty variable counts as absent");
     }

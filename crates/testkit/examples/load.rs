@@ -31,7 +31,11 @@ impl Histogram {
     fn add(&mut self, latency: Duration) {
         let value = (latency.as_nanos() as u64 / 125).max(1);
         let power = 63 - value.leading_zeros() as usize;
-        let low = if power >= 5 { (value >> (power - 5)) as usize & 31 } else { (value << (5 - power)) as usize & 31 };
+        let low = if power >= 5 {
+            (value >> (power - 5)) as usize & 31
+        } else {
+            (value << (5 - power)) as usize & 31
+        };
         self.buckets[(power * 32 + low).min(40 * 32 - 1)] += 1;
         self.count += 1;
     }
@@ -59,7 +63,8 @@ async fn open(url: &str, token: &Token, agent: &str, vault: &str) -> Wire {
     let mut request = format!("{}/v1/bus", url.replace("http", "ws")).into_client_request().unwrap();
     request.headers_mut().insert("authorization", format!("Bearer {}", token.bearer).parse().unwrap());
     let config = WebSocketConfig::default().read_buffer_size(16 * 1024).write_buffer_size(0);
-    let (mut wire, _) = tokio_tungstenite::connect_async_with_config(request, Some(config), true).await.unwrap();
+    let (mut wire, _) =
+        tokio_tungstenite::connect_async_with_config(request, Some(config), true).await.unwrap();
     let agents = json!([{ "agent_id": agent, "role": "bench", "vault_id": vault }]);
     let hello = json!({ "t": "hello", "instance_id": token.instance_id, "agents": agents });
     wire.send(Message::text(hello.to_string())).await.unwrap();
@@ -84,7 +89,16 @@ struct Sent {
     disordered: u64,
 }
 
-async fn sender(mut wire: Wire, name: String, channel: String, window: usize, body: usize, start: Instant, stop: Instant, warm: Instant) -> Sent {
+async fn sender(
+    mut wire: Wire,
+    name: String,
+    channel: String,
+    window: usize,
+    body: usize,
+    start: Instant,
+    stop: Instant,
+    warm: Instant,
+) -> Sent {
     let pad = "x".repeat(body.saturating_sub(21));
     let mut waiting: VecDeque<(u64, Instant)> = VecDeque::new();
     let mut result = Sent { published: 0, acks: Histogram::new(), disordered: 0 };
@@ -138,7 +152,12 @@ struct Received {
     last: u64,
 }
 
-async fn receiver(mut wire: Wire, start: Instant, warm: Instant, mut until: tokio::sync::watch::Receiver<u64>) -> Received {
+async fn receiver(
+    mut wire: Wire,
+    start: Instant,
+    warm: Instant,
+    mut until: tokio::sync::watch::Receiver<u64>,
+) -> Received {
     let mut result = Received { delivered: 0, latency: Histogram::new(), gaps: 0, last: 0 };
     let mut end = u64::MAX;
     while result.last < end {
@@ -160,7 +179,9 @@ async fn receiver(mut wire: Wire, start: Instant, warm: Instant, mut until: toki
                     result.delivered += 1;
                     if seq % 16 == 0 {
                         let sent = number_after(text, r#""text":""#).unwrap();
-                        result.latency.add(now.duration_since(start).saturating_sub(Duration::from_nanos(sent)));
+                        result
+                            .latency
+                            .add(now.duration_since(start).saturating_sub(Duration::from_nanos(sent)));
                     }
                 }
             }
@@ -198,7 +219,13 @@ async fn run(args: &[String]) {
     let dir: PathBuf = arg(args, "--dir", PathBuf::from("target"));
     let dir = tempfile::tempdir_in(dir).unwrap();
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .arg("hub").arg(dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        .arg("hub")
+        .arg(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
     let pid = child.id().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let url = lines.next_line().await.unwrap().unwrap();
@@ -207,10 +234,16 @@ async fn run(args: &[String]) {
     let org = status["org_id"].as_str().unwrap().to_owned();
     let token = async |label: String| {
         let made = admin.post("/admin/v1/tokens", &json!({ "label": label })).await.json();
-        Token { instance_id: made["instance_id"].as_str().unwrap().into(), bearer: made["token"].as_str().unwrap().into() }
+        Token {
+            instance_id: made["instance_id"].as_str().unwrap().into(),
+            bearer: made["token"].as_str().unwrap().into(),
+        }
     };
     let vault = async |name: String| {
-        admin.post("/admin/v1/vaults", &json!({ "name": name })).await.json()["vault_id"].as_str().unwrap().to_owned()
+        admin.post("/admin/v1/vaults", &json!({ "name": name })).await.json()["vault_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let shared = vault("shared".into()).await;
     let start = Instant::now();
@@ -233,7 +266,9 @@ async fn run(args: &[String]) {
     let stop = warm + Duration::from_secs_f64(seconds);
     let tasks: Vec<_> = wires
         .into_iter()
-        .map(|(wire, name, channel)| tokio::task::spawn_local(sender(wire, name, channel, window, body, start, stop, warm)))
+        .map(|(wire, name, channel)| {
+            tokio::task::spawn_local(sender(wire, name, channel, window, body, start, stop, warm))
+        })
         .collect();
     tokio::time::sleep_until(warm.into()).await;
     let (before, before_own) = (cpu_us(pid), cpu_us(std::process::id()));
@@ -257,15 +292,18 @@ async fn run(args: &[String]) {
         gaps += received.gaps;
         deliveries.merge(&received.latency);
     }
-    println!("{}", json!({
-        "published_per_s": (published as f64 / seconds).round(), "delivered_per_s": (delivered as f64 / seconds).round(),
-        "ack_ms": { "p50": acks.at(0.5), "p99": acks.at(0.99), "p999": acks.at(0.999) },
-        "deliver_ms": { "p50": deliveries.at(0.5), "p99": deliveries.at(0.99), "p999": deliveries.at(0.999) },
-        "gaps": gaps, "misordered": disordered,
-        "hub_cpu_us_per_msg": cpu as f64 / published.max(1) as f64,
-        "hub_cpu_us_per_delivery": cpu as f64 / delivered.max(1) as f64,
-        "own_cpu_us_per_msg": own as f64 / published.max(1) as f64, "hub_rss_mb": rss_mb(pid),
-    }));
+    println!(
+        "{}",
+        json!({
+            "published_per_s": (published as f64 / seconds).round(), "delivered_per_s": (delivered as f64 / seconds).round(),
+            "ack_ms": { "p50": acks.at(0.5), "p99": acks.at(0.99), "p999": acks.at(0.999) },
+            "deliver_ms": { "p50": deliveries.at(0.5), "p99": deliveries.at(0.99), "p999": deliveries.at(0.999) },
+            "gaps": gaps, "misordered": disordered,
+            "hub_cpu_us_per_msg": cpu as f64 / published.max(1) as f64,
+            "hub_cpu_us_per_delivery": cpu as f64 / delivered.max(1) as f64,
+            "own_cpu_us_per_msg": own as f64 / published.max(1) as f64, "hub_rss_mb": rss_mb(pid),
+        })
+    );
     child.kill().await.unwrap();
 }
 
@@ -280,7 +318,8 @@ async fn hub(dir: &str) {
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args.get(1).is_some_and(|verb| verb == "hub") {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(hub(&args[2]));
     } else {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -84,7 +84,9 @@ fn text(checks: &[Check]) -> String {
         vec![verdict.to_owned(), check.name.to_owned(), check.found.clone()]
     };
     let rows: Vec<_> = checks.iter().map(row).collect();
-    let nexts = checks.iter().filter_map(|check| Some(format!("next, for {}: {}\n", check.name, check.next.as_ref()?)));
+    let nexts = checks
+        .iter()
+        .filter_map(|check| Some(format!("next, for {}: {}\n", check.name, check.next.as_ref()?)));
     format!("{}{}", terminal::table(&["", "CHECK", "FOUND"], &rows), nexts.collect::<String>())
 }
 
@@ -105,7 +107,9 @@ fn files(dir: &Path, config: &Config, checks: &mut Vec<Check>) {
 #[cfg(unix)]
 fn permissions(paths: &[&Path]) -> Check {
     use std::os::unix::fs::PermissionsExt as _;
-    let is_open = |path: &&&Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0);
+    let is_open = |path: &&&Path| {
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+    };
     let open: Vec<String> = paths.iter().filter(is_open).map(|path| path.display().to_string()).collect();
     match open.is_empty() {
         true => Check::good("permissions", "readable by their owner only"),
@@ -130,7 +134,9 @@ fn disk(dir: &Path, reserve_bytes: u64) -> Check {
             let found = format!("{} free", terminal::bytes(free));
             match free > reserve_bytes {
                 true => Check::good("disk", found),
-                false => Check::bad("disk", found, "make room: below the reserve nothing new is stored (SB0119)"),
+                false => {
+                    Check::bad("disk", found, "make room: below the reserve nothing new is stored (SB0119)")
+                }
             }
         }
         Err(error) => Check::bad("disk", format!("free space is not known: {error}"), "look at the disk"),
@@ -168,9 +174,11 @@ fn clock(written_ms: Option<WallMs>) -> Check {
 fn open_files() -> Check {
     use rustix::process::{Resource, getrlimit};
     match getrlimit(Resource::Nofile).maximum {
-        Some(most) if most < FILES_MIN => {
-            Check::bad("open files", format!("at most {most}: each socket is one"), "raise the limit: ulimit -Hn")
-        }
+        Some(most) if most < FILES_MIN => Check::bad(
+            "open files",
+            format!("at most {most}: each socket is one"),
+            "raise the limit: ulimit -Hn",
+        ),
         Some(most) => Check::good("open files", format!("up to {most}")),
         None => Check::good("open files", "without limit"),
     }
@@ -192,13 +200,17 @@ async fn hub(global: &Global, checks: &mut Vec<Check>) {
             Err(failure) => return checks.push(Check::failed("hub", with_leftover(global, failure))),
         },
         false => match crate::messages::whoami(&api).await {
-            Ok(who) => checks.push(Check::good("hub", format!("{} knows this bearer as {}", api.url, who.label))),
+            Ok(who) => {
+                checks.push(Check::good("hub", format!("{} knows this bearer as {}", api.url, who.label)))
+            }
             Err(failure) => return checks.push(Check::failed("hub", failure)),
         },
     }
     match api.get::<serde_json::Value>("/readyz").await {
         Ok(_) => checks.push(Check::good("writing", "a write reached the disk")),
-        Err(failure) => checks.push(Check::bad("writing", failure.message, "see the hub's log, and the disk above")),
+        Err(failure) => {
+            checks.push(Check::bad("writing", failure.message, "see the hub's log, and the disk above"))
+        }
     }
 }
 

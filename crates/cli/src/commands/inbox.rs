@@ -40,7 +40,9 @@ pub async fn run(global: &Global, output: Output, inbox: &Inbox) -> Result<(), F
             let seen = newest.iter().map(|message| message.gid.clone().into_owned()).collect();
             let shown = match output.json {
                 true => newest.into_iter().map(ServerFrame::MessageDeliver).all(|frame| print_json(&frame)),
-                false => terminal::print(&newest.iter().map(|message| message_text(&names, message)).collect::<String>()),
+                false => terminal::print(
+                    &newest.iter().map(|message| message_text(&names, message)).collect::<String>(),
+                ),
             };
             let vault = vault.map(|vault| vault.vault_id.clone());
             if shown {

@@ -104,7 +104,8 @@ fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
 }
 
 fn text(ready: &Ready) -> String {
-    let about = terminal::facts(&[("listens on", ready.url.clone()), ("keeps data in", ready.data_dir.clone())]);
+    let about =
+        terminal::facts(&[("listens on", ready.url.clone()), ("keeps data in", ready.data_dir.clone())]);
     let connect = match &ready.token {
         Some(token) => format!(
             "Connect an agent (this bearer is shown this once):\n\n{}\n\

@@ -85,7 +85,9 @@ pub(super) async fn run(
         return Err(refusal::bad_field("swarm", "Name a channel or a swarm, not both."));
     }
     let call = begin(door, caller, common).await?;
-    let network = if let Some(swarm) = send.swarm { Network::Swarm { swarm_id: swarm.into() } } else {
+    let network = if let Some(swarm) = send.swarm {
+        Network::Swarm { swarm_id: swarm.into() }
+    } else {
         let name = send.channel.as_deref().unwrap_or(GENERAL);
         Network::Org { channel: call.hub.streams.channel_name(call.vault.vault, name).into() }
     };

@@ -14,6 +14,9 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Wire = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 
 /// Latencies in buckets of about 3 %: 32 per power of two of microseconds/8.
@@ -62,7 +65,7 @@ impl Histogram {
 async fn open(url: &str, token: &Token, agent: &str, vault: &str) -> Wire {
     let mut request = format!("{}/v1/bus", url.replace("http", "ws")).into_client_request().unwrap();
     request.headers_mut().insert("authorization", format!("Bearer {}", token.bearer).parse().unwrap());
-    let config = WebSocketConfig::default().read_buffer_size(16 * 1024).write_buffer_size(0);
+    let config = WebSocketConfig::default().read_buffer_size(16 * 1024).write_buffer_size(128 * 1024);
     let (mut wire, _) =
         tokio_tungstenite::connect_async_with_config(request, Some(config), true).await.unwrap();
     let agents = json!([{ "agent_id": agent, "role": "bench", "vault_id": vault }]);

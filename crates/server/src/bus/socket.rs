@@ -22,6 +22,8 @@ use tokio::time::Instant;
 
 /// Small, so that an idle connection costs little; a larger frame is read in pieces.
 const READ_BUFFER_BYTES: usize = 4096;
+/// Frames gather up to here before they go out without being flushed; grown only by what is written.
+const WRITE_BUFFER_BYTES: usize = 128 * 1024;
 /// Time one write may take: a client that takes nothing for so long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often cursors and heartbeats are looked at.
@@ -51,7 +53,7 @@ pub async fn open(
     let session = Session::new(doors.hub.clone(), caller.who, caller.bearer);
     let upgrade = upgrade
         .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(0)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| async move { Talk::new(doors, socket, session).run().await }))

@@ -98,10 +98,11 @@ impl Api {
             return Failure { message, ..failure }
                 .next("see whether it runs: `switchboard doctor`; start it: `switchboard serve`");
         }
-        match refused && !self.is_owner {
-            true => failure.next("make another one on the hub's machine: `switchboard token create --label NAME`"),
-            false => failure,
+        if refused && !self.is_owner {
+            return failure
+                .next("make another one on the hub's machine: `switchboard token create --label NAME`");
         }
+        failure
     }
 }
 
@@ -119,9 +120,10 @@ pub fn encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        match plain(byte) {
-            true => encoded.push(char::from(byte)),
-            false => encoded.push_str(&format!("%{byte:02X}")),
+        if plain(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.extend(["%", &format!("{byte:02X}")]);
         }
     }
     // A segment of dots alone would be taken for a step in the path.
@@ -154,7 +156,9 @@ mod tests {
         assert!(find(Some("http://127.0.0.1:9/"), None).unwrap().is_owner);
         assert_eq!(find(Some("http://elsewhere:9"), None).unwrap_err().exit, Exit::Usage);
         let scripted = find(None, Some("mine")).unwrap();
-        assert!(!scripted.is_owner && scripted.url == "http://127.0.0.1:9" && scripted.token.expose() == "mine");
+        assert!(
+            !scripted.is_owner && scripted.url == "http://127.0.0.1:9" && scripted.token.expose() == "mine"
+        );
         let empty = find(None, Some("")).unwrap();
         assert!(empty.is_owner, "an empty variable counts as absent");
     }

@@ -14,7 +14,9 @@ use crate::failure::{Exit, Failure};
 use crate::place;
 use std::path::{Path, PathBuf};
 
-pub use schema::{Config, Doorbell, Key, Limits, Log, LogFormat, Retention, SECTIONS, Section, Server, Store};
+pub use schema::{
+    Config, Doorbell, Key, Limits, Log, LogFormat, Retention, SECTIONS, Section, Server, Store,
+};
 
 /// Longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -24,9 +26,8 @@ pub fn load(global: &Global) -> Result<Config, Failure> {
     let file = global.config.as_deref().filter(|path| !path.as_os_str().is_empty());
     let text = file.map(read).transpose()?.unwrap_or_default();
     let name = file.map_or_else(|| "the configuration".to_owned(), |path| path.display().to_string());
-    let variables = std::env::vars_os().filter_map(|(name, value)| {
-        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-    });
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
     parse(&name, &text, variables)
 }
 
@@ -88,16 +89,16 @@ pub fn example() -> String {
          # SWITCHBOARD_SECTION_KEY, for example SWITCHBOARD_SERVER_LISTEN.\n",
     );
     for section in SECTIONS {
-        text.push_str(&format!("\n{}[{}]\n", commented(section.doc), section.name));
+        text.extend(["\n", &commented(section.doc), "[", section.name, "]\n"]);
         for key in section.keys {
-            text.push_str(&format!("{}# {} = {}\n", commented(key.doc), key.name, key.example));
+            text.extend([&commented(key.doc), "# ", key.name, " = ", key.example, "\n"]);
         }
     }
     text
 }
 
 fn commented(doc: &[&str]) -> String {
-    doc.iter().map(|line| format!("#{line}\n")).collect()
+    doc.iter().flat_map(|line| ["#", *line, "\n"]).collect()
 }
 
 #[cfg(test)]
@@ -123,7 +124,12 @@ mod tests {
     #[test]
     fn the_example_is_valid_commented_and_uncommented() {
         assert_eq!(with(&example(), &[]).unwrap(), Config::default());
-        let is_key = |line: &str| SECTIONS.iter().flat_map(|section| section.keys).any(|key| line.starts_with(&format!("# {} = ", key.name)));
+        let is_key = |line: &str| {
+            SECTIONS
+                .iter()
+                .flat_map(|section| section.keys)
+                .any(|key| line.starts_with(&format!("# {} = ", key.name)))
+        };
         let uncommented: Vec<&str> =
             example().leak().lines().map(|line| if is_key(line) { &line[2..] } else { line }).collect();
         let config = with(&uncommented.join("\n"), &[]).unwrap();
@@ -139,7 +145,10 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_refused_with_its_line_and_the_nearest_one() {
-        assert_eq!(refused("[server]\nlisen = \"x\"\n"), "hub.toml, line 2: `lisen` is no key of [server]; did you mean `listen`?");
+        assert_eq!(
+            refused("[server]\nlisen = \"x\"\n"),
+            "hub.toml, line 2: `lisen` is no key of [server]; did you mean `listen`?"
+        );
         assert_eq!(refused("\n[sever]\n"), "hub.toml, line 2: [sever] is no section; did you mean [server]?");
         let far = refused("[log]\nzzzzzzzz = 1\n");
         assert_eq!(far, "hub.toml, line 2: `zzzzzzzz` is no key of [log]; it has: level, format");
@@ -152,7 +161,9 @@ mod tests {
         assert!(refused("[store]\nurl = \"postgres://x\"\n").contains("store.url"));
         assert!(refused("[retention]\norg_days = 0\n").contains("retention.org_days"));
         assert!(refused("[server]\norigins = [\"https://a/b\"]\n").contains("server.origins"));
-        assert!(refused("[server]\ntrusted_proxies = [\"10.0.0.0/33\"]\n").contains("server.trusted_proxies"));
+        assert!(
+            refused("[server]\ntrusted_proxies = [\"10.0.0.0/33\"]\n").contains("server.trusted_proxies")
+        );
     }
 
     #[test]
@@ -176,6 +187,8 @@ mod tests {
         let message = |name, value| with("", &[(name, value)]).unwrap_err().message;
         let typo = message("SWITCHBOARD_SERVER_LISEN", "x");
         assert_eq!(typo, "SWITCHBOARD_SERVER_LISEN: `lisen` is no key of [server]; did you mean `listen`?");
-        assert!(message("SWITCHBOARD_RETENTION_ORG_DAYS", "soon").starts_with("SWITCHBOARD_RETENTION_ORG_DAYS: "));
+        assert!(
+            message("SWITCHBOARD_RETENTION_ORG_DAYS", "soon").starts_with("SWITCHBOARD_RETENTION_ORG_DAYS: ")
+        );
     }
 }

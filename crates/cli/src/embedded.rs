@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_client::Secret;
-use switchboard_core::limits::DISK_RESERVE_BYTES;
 use switchboard_core::ExposeSecret as _;
+use switchboard_core::limits::DISK_RESERVE_BYTES;
 use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
@@ -56,10 +56,12 @@ pub fn open_store(dir: &Path, config: &Config) -> Result<SqliteStore, Failure> {
 fn open_failure(dir: &Path, error: &OpenError) -> Failure {
     let dir = dir.display();
     match error {
-        OpenError::Locked(_) => {
-            Failure::new(Exit::Refused, "SB0203", format!("Another hub is using {dir}; two cannot share one."))
-                .next("stop it, or choose another data directory with --data-dir DIR")
-        }
+        OpenError::Locked(_) => Failure::new(
+            Exit::Refused,
+            "SB0203",
+            format!("Another hub is using {dir}; two cannot share one."),
+        )
+        .next("stop it, or choose another data directory with --data-dir DIR"),
         OpenError::Newer { found, known } => {
             let message = format!(
                 "{dir} was written by a newer version (schema {found}; this one knows {known}). Nothing was changed."
@@ -73,7 +75,8 @@ fn open_failure(dir: &Path, error: &OpenError) -> Failure {
 
 /// The store said no.
 pub fn store_failure(error: &StoreError) -> Failure {
-    Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}.")).next("`switchboard doctor`")
+    Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}."))
+        .next("`switchboard doctor`")
 }
 
 /// Listens on `address`.
@@ -91,7 +94,11 @@ impl Embedded {
             Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
         })?;
         let local_url = format!("http://{}", reachable(address));
-        let url = config.server.public_url.as_deref().map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
+        let url = config
+            .server
+            .public_url
+            .as_deref()
+            .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
         let settings = settings(config, &store, &url).await?;
         let ports = Ports {
             store: Arc::new(store),
@@ -99,7 +106,8 @@ impl Embedded {
             clock: Arc::new(SystemClock::default()),
             entropy: Arc::new(SystemEntropy),
         };
-        let hub = Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
+        let hub =
+            Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), "sqlite");
@@ -135,7 +143,9 @@ impl Embedded {
         };
         match tokio::time::timeout(DRAIN, stopped).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the store did not close cleanly; it recovers with the next start"),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the store did not close cleanly; it recovers with the next start")
+            }
             Err(_) => tracing::warn!("the hub did not stop in time; what was acknowledged is on disk"),
         }
     }

@@ -32,7 +32,9 @@ pub fn vault<'a>(who: &'a WhoAmI, asked: Option<&str>) -> Result<&'a WhoAmIVault
     let vaults = &who.vaults;
     let found = match asked {
         Some(asked) => vaults.iter().find(|vault| vault.vault_id == asked || vault.name == asked),
-        None => vaults.iter().find(|vault| vault.name == MAIN).or(vaults.first().filter(|_| vaults.len() == 1)),
+        None => {
+            vaults.iter().find(|vault| vault.name == MAIN).or(vaults.first().filter(|_| vaults.len() == 1))
+        }
     };
     found.ok_or_else(|| {
         let names: Vec<&str> = vaults.iter().map(|vault| vault.name.as_str()).collect();

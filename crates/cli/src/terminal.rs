@@ -16,7 +16,8 @@ pub fn line(text: &str) -> String {
 pub fn fenced(body: &str) -> String {
     let body = strip_invisible(body).replace("\r\n", "\n").replace('\r', "\n");
     let lines = body.split('\n').map(|text| {
-        let text: String = text.chars().map(|c| if c == '\t' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
+        let text: String =
+            text.chars().map(|c| if c == '\t' { ' ' } else { c }).filter(|c| !c.is_control()).collect();
         format!("{FENCE}{text}\n")
     });
     lines.collect()
@@ -24,7 +25,8 @@ pub fn fenced(body: &str) -> String {
 
 /// Rows with aligned columns under a heading. Cells are made one plain line each.
 pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
-    let clean: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect()).collect();
+    let clean: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect()).collect();
     let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
     let mut widths: Vec<usize> = heading.iter().map(|cell| cell.chars().count()).collect();
     for row in &clean {
@@ -42,7 +44,8 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 /// Names and values, aligned.
 pub fn facts(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    facts.iter().map(|(name, value)| format!("{name:<width$}  {}\n", line(value))).collect()
+    let render = |(name, value): &(&str, String)| format!("{name:<width$}  {}\n", line(value));
+    facts.iter().map(render).collect()
 }
 
 /// Bytes as people read them.
@@ -120,6 +123,9 @@ mod tests {
 
     #[test]
     fn sizes_have_units() {
-        assert_eq!((bytes(512), bytes(1536), bytes(3 << 30)), ("512 B".into(), "1.5 KiB".into(), "3.0 GiB".into()));
+        assert_eq!(
+            (bytes(512), bytes(1536), bytes(3 << 30)),
+            ("512 B".into(), "1.5 KiB".into(), "3.0 GiB".into())
+        );
     }
 }

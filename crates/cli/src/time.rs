@@ -46,7 +46,8 @@ mod tests {
     fn times_are_typed_with_a_unit() {
         assert_eq!(duration("--timeout", "90s").unwrap(), Duration::from_secs(90));
         assert_eq!(duration("--timeout", "2h").unwrap(), Duration::from_hours(2));
-        for wrong in ["", "5", "h", "0s", "-1s", "1.5h", "2 h", "1w", "99999999999999999999d", "400d", "1é"] {
+        for wrong in ["", "5", "h", "0s", "-1s", "1.5h", "2 h", "1w", "99999999999999999999d", "400d", "1é"]
+        {
             assert!(duration("--timeout", wrong).is_err(), "{wrong}");
         }
     }

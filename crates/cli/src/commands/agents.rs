@@ -37,5 +37,8 @@ fn list(agents: &[AgentProfile]) -> String {
             agent.last_seen.map(|at| at.to_string()).unwrap_or_default(),
         ]
     };
-    terminal::table(&["AGENT", "INSTANCE", "OWNER", "MODEL", "LAST SEEN"], &agents.iter().map(row).collect::<Vec<_>>())
+    terminal::table(
+        &["AGENT", "INSTANCE", "OWNER", "MODEL", "LAST SEEN"],
+        &agents.iter().map(row).collect::<Vec<_>>(),
+    )
 }

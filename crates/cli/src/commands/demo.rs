@@ -30,9 +30,10 @@ const ANSWER: &str = "Three attempts within two seconds, then the queue. See con
 
 /// Shows the whole path of a question.
 pub async fn run(output: Output) -> Result<(), Failure> {
-    let dir = tempfile::Builder::new().prefix("switchboard-demo-").tempdir().map_err(|error| {
-        Failure::file(&std::env::temp_dir(), &error)
-    })?;
+    let dir = tempfile::Builder::new()
+        .prefix("switchboard-demo-")
+        .tempdir()
+        .map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
     let config = Config::default();
     let store = embedded::open_store(&dir.path().join("data"), &config)?;
     let embedded = Embedded::start(store, &config, embedded::bind("127.0.0.1:0").await?).await?;
@@ -46,9 +47,10 @@ pub async fn run(output: Output) -> Result<(), Failure> {
     let (ledger, verified) = played?;
     stage.say("demo", "done; the hub and its data are gone again");
     let steps = &stage.steps;
-    output.show(&serde_json::json!({ "ok": true, "steps": steps, "ledger": ledger, "log": verified }), |_| {
-        "\nThe same with your own agents: switchboard serve\n".into()
-    });
+    output
+        .show(&serde_json::json!({ "ok": true, "steps": steps, "ledger": ledger, "log": verified }), |_| {
+            "\nThe same with your own agents: switchboard serve\n".into()
+        });
     Ok(())
 }
 
@@ -95,9 +97,11 @@ impl Agent {
         let hub = &embedded.hub;
         let created = manage::tokens::create(hub, &Request::fresh(hub), name, None, Rights::AGENT).await;
         let token = created.map_err(|detail| Failure::from(&detail))?.token;
-        let vault = hub.vault_list().into_iter().next().map(|vault| vault.vault.to_string()).unwrap_or_default();
+        let vault =
+            hub.vault_list().into_iter().next().map(|vault| vault.vault.to_string()).unwrap_or_default();
         let mut options = Options::new(&embedded.local_url, Secret::new(token.expose_secret()));
-        options.agents = vec![HelloAgent { agent_id: name.into(), role: role.into(), vault_id: vault.clone().into() }];
+        options.agents =
+            vec![HelloAgent { agent_id: name.into(), role: role.into(), vault_id: vault.clone().into() }];
         let client = Client::connect(options).await?;
         client.ready().await?;
         let channel = Channel::format(&hub.installation.org_id, &vault, "general");

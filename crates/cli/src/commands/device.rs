@@ -32,7 +32,11 @@ fn list(devices: &[admin::Device]) -> String {
         return "No device waits.\n".into();
     }
     let row = |device: &admin::Device| {
-        vec![device.user_code.clone(), device.label.clone().unwrap_or_default(), device.expires_at.to_string()]
+        vec![
+            device.user_code.clone(),
+            device.label.clone().unwrap_or_default(),
+            device.expires_at.to_string(),
+        ]
     };
     terminal::table(&["CODE", "DEVICE", "CODE ENDS"], &devices.iter().map(row).collect::<Vec<_>>())
 }

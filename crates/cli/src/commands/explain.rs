@@ -32,8 +32,9 @@ struct Page {
 /// Prints the page of `code`, or a list of all.
 pub fn run(output: Output, code: Option<&str>) -> Result<(), Failure> {
     let Some(code) = code else {
-        let all: Vec<_> = PAGES.iter().map(|(code, text)| Page { code, title: title(text), text: None }).collect();
-        output.show(&all, |all| all.iter().map(|page| format!("{}  {}\n", page.code, page.title)).collect());
+        let all: Vec<_> =
+            PAGES.iter().map(|(code, text)| Page { code, title: title(text), text: None }).collect();
+        output.show(&all, |all| all.iter().flat_map(|page| [page.code, "  ", page.title, "\n"]).collect());
         return Ok(());
     };
     let wanted = code.trim().to_ascii_uppercase();
@@ -59,9 +60,12 @@ mod tests {
     #[test]
     fn every_page_is_carried_and_titled() {
         let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
-        let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let files: BTreeSet<String> =
-            files.filter_map(|name| name.strip_suffix(".md").map(str::to_owned)).filter(|name| name.starts_with("SB")).collect();
+        let files =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let files: BTreeSet<String> = files
+            .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
+            .filter(|name| name.starts_with("SB"))
+            .collect();
         let carried: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
         assert_eq!(carried, files);
         for (code, text) in PAGES {

@@ -29,7 +29,8 @@ pub async fn run(global: &Global, output: Output, restore: &Restore) -> Result<(
     check_file(&restore.file)?;
     check_empty(&dir)?;
     let building = Building::beside(&dir)?;
-    fs::copy(&restore.file, building.path.join(DATABASE)).map_err(|error| Failure::file(&restore.file, &error))?;
+    fs::copy(&restore.file, building.path.join(DATABASE))
+        .map_err(|error| Failure::file(&restore.file, &error))?;
     let restored = verified(&building.path, &config, &restore.file).await?;
     building.rename(&dir)?;
     output.show(&restored, |_| {
@@ -97,7 +98,9 @@ impl Building {
 
     fn rename(mut self, dir: &Path) -> Result<(), Failure> {
         match fs::remove_dir(dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Failure::file(dir, &error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::file(dir, &error));
+            }
             _ => {}
         }
         fs::rename(&self.path, dir).map_err(|error| Failure::file(dir, &error))?;
@@ -131,10 +134,12 @@ async fn verified(dir: &Path, config: &config::Config, file: &Path) -> Result<se
     // An empty store would be founded: its organization would then bear this name.
     let nobody = public_id("nobody", &SystemEntropy, clock.wall_ms());
     let founding = Founding { org_name: nobody.clone(), ..Founding::default() };
-    let hub = Hub::start(ports, Settings::default(), founding).await.map_err(|error| not_a_backup(file, &error))?;
-    let checked = match hub.installation.org_name == nobody {
-        true => Err(not_a_backup(file, &"it holds no hub")),
-        false => check(&hub, file, &*clock).await,
+    let hub =
+        Hub::start(ports, Settings::default(), founding).await.map_err(|error| not_a_backup(file, &error))?;
+    let checked = if hub.installation.org_name == nobody {
+        Err(not_a_backup(file, &"it holds no hub"))
+    } else {
+        check(&hub, file, &*clock).await
     };
     let stopped = hub.stop().await.map_err(|error| not_a_backup(file, &error));
     checked.and_then(|checked| stopped.map(|()| checked))
@@ -144,7 +149,10 @@ async fn check(hub: &Hub, file: &Path, clock: &dyn Clock) -> Result<serde_json::
     let failed = |error: switchboard_core::port::store::StoreError| not_a_backup(file, &error);
     let report = audit::verify_log(hub, |_| ()).await.map_err(failed)?;
     if let Some(broken) = report.first_broken {
-        return Err(not_a_backup(file, &format!("its log does not hold: record {}: {}", broken.seq, broken.why)));
+        return Err(not_a_backup(
+            file,
+            &format!("its log does not hold: record {}: {}", broken.seq, broken.why),
+        ));
     }
     let epoch = public_id("ep", &SystemEntropy, clock.wall_ms());
     hub.commit(vec![Write::NewEpoch { epoch: epoch.clone() }]).await.map_err(failed)?;

@@ -28,8 +28,10 @@ const STDIN_BYTES_MAX: u64 = 4 * MESSAGE_TEXT_CHARS_MAX as u64 + 16;
 
 /// Sends one message.
 pub async fn send(api: &Api, output: Output, send: &Send) -> Result<(), Failure> {
-    let kind = send.kind.unwrap_or(if send.envelope.reply_to.is_some() { Kind::Answer } else { Kind::Finding });
-    let outgoing = Outgoing { envelope: &send.envelope, kind, text: &send.text, deadline: send.deadline.as_deref() };
+    let kind =
+        send.kind.unwrap_or(if send.envelope.reply_to.is_some() { Kind::Answer } else { Kind::Finding });
+    let outgoing =
+        Outgoing { envelope: &send.envelope, kind, text: &send.text, deadline: send.deadline.as_deref() };
     let (client, stored, _) = outgoing.send(api).await?;
     client.close().await;
     output.show(&stored, |stored| format!("Stored as {} (position {}).\n", stored.gid, stored.seq));
@@ -61,20 +63,31 @@ pub async fn ask(api: &Api, output: Output, ask: &Ask) -> Result<(), Failure> {
     let answer = answer.ok().transpose()?;
     let asked = Asked { question, answer };
     let names = Names::of(&messages::whoami(api).await?);
-    output.show(&asked, |asked| asked.answer.as_ref().map(|answer| message_text(&names, answer)).unwrap_or_default());
+    output.show(&asked, |asked| {
+        asked.answer.as_ref().map(|answer| message_text(&names, answer)).unwrap_or_default()
+    });
     match asked.answer {
         Some(_) => Ok(()),
         None => {
             let waited = time::human(timeout.as_secs());
             let gid = &asked.question.gid;
-            Err(Failure::new(Exit::No, "SB0209", format!("No answer within {waited}. The question stays open until its deadline."))
-                .next(format!("look later: `switchboard thread {gid}`")))
+            Err(Failure::new(
+                Exit::No,
+                "SB0209",
+                format!("No answer within {waited}. The question stays open until its deadline."),
+            )
+            .next(format!("look later: `switchboard thread {gid}`")))
         }
     }
 }
 
 /// Waits for the answer, telling who got the question meanwhile, and marks it as read.
-async fn answer(client: &Client, question: &Stored<'_>, from: &str, output: Output) -> Result<Message, Failure> {
+async fn answer(
+    client: &Client,
+    question: &Stored<'_>,
+    from: &str,
+    output: Output,
+) -> Result<Message, Failure> {
     loop {
         match client.next_event().await? {
             Event::Delivery(delivery)
@@ -190,7 +203,9 @@ fn home(who: &WhoAmI, network: &Network<'_>) -> Result<String, Failure> {
         }
         Network::Swarm { .. } => {
             let vault = who.vaults.first();
-            vault.map(|vault| vault.vault_id.clone()).ok_or_else(|| Failure::usage("This bearer has no vault to speak from."))
+            vault
+                .map(|vault| vault.vault_id.clone())
+                .ok_or_else(|| Failure::usage("This bearer has no vault to speak from."))
         }
     }
 }

@@ -19,6 +19,10 @@ pub fn man(output: Output, dir: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::file(dir, &error);
     std::fs::create_dir_all(dir).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), dir).map_err(failed)?;
-    output.done(&format!("The pages are in {}; read one with: man -l {}", dir.display(), dir.join("switchboard.1").display()));
+    output.done(&format!(
+        "The pages are in {}; read one with: man -l {}",
+        dir.display(),
+        dir.join("switchboard.1").display()
+    ));
     Ok(())
 }

@@ -40,5 +40,8 @@ fn list(tasks: &[admin::Task]) -> String {
             task.title.clone(),
         ]
     };
-    terminal::table(&["TASK", "STATE", "PROPOSED", "QUESTION", "TITLE"], &tasks.iter().map(row).collect::<Vec<_>>())
+    terminal::table(
+        &["TASK", "STATE", "PROPOSED", "QUESTION", "TITLE"],
+        &tasks.iter().map(row).collect::<Vec<_>>(),
+    )
 }

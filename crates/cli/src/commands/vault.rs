@@ -26,7 +26,12 @@ pub async fn run(api: &Api, output: Output, command: Vault) -> Result<(), Failur
 fn list(vaults: &[admin::Vault]) -> String {
     let row = |vault: &admin::Vault| {
         let sealed = if vault.sealed { "sealed" } else { "open" };
-        vec![vault.vault_id.clone(), vault.name.clone(), sealed.into(), vault.label.clone().unwrap_or_default()]
+        vec![
+            vault.vault_id.clone(),
+            vault.name.clone(),
+            sealed.into(),
+            vault.label.clone().unwrap_or_default(),
+        ]
     };
     terminal::table(&["VAULT", "NAME", "KIND", "LABEL"], &vaults.iter().map(row).collect::<Vec<_>>())
 }

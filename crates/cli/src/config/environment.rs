@@ -18,7 +18,10 @@ pub(super) fn overlay(
         let known = section.keys.iter().find(|known| known.name == key);
         let known = known.ok_or_else(|| wrong(format!("{name}: {}", no_key(section, &key))))?;
         let value = value(known, &text);
-        let alone = Table::from_iter([(section.name.to_owned(), Table::from_iter([(key.clone(), value.clone())]).into())]);
+        let alone = Table::from_iter([(
+            section.name.to_owned(),
+            Table::from_iter([(key.clone(), value.clone())]).into(),
+        )]);
         Config::try_from_table(alone).map_err(|error| wrong(format!("{name}: {}.", error.message())))?;
         let inner = table.entry(section.name).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Table(inner) = inner {
@@ -37,8 +40,9 @@ impl Config {
 /// Section and key that a variable is about.
 fn named(variable: &str) -> Option<(&'static Section, String)> {
     let rest = variable.strip_prefix(PREFIX)?.to_ascii_lowercase();
-    let (section, key) =
-        SECTIONS.iter().find_map(|section| Some((section, rest.strip_prefix(section.name)?.strip_prefix('_')?)))?;
+    let (section, key) = SECTIONS
+        .iter()
+        .find_map(|section| Some((section, rest.strip_prefix(section.name)?.strip_prefix('_')?)))?;
     Some((section, key.to_owned()))
 }
 

@@ -74,7 +74,9 @@ mod tests {
 
     #[test]
     fn distances_are_edits() {
-        for (one, other, edits) in [("", "abc", 3), ("listen", "lisen", 1), ("kitten", "sitting", 3), ("a", "a", 0)] {
+        for (one, other, edits) in
+            [("", "abc", 3), ("listen", "lisen", 1), ("kitten", "sitting", 3), ("a", "a", 0)]
+        {
             assert_eq!(distance(one, other), edits, "{one} {other}");
             assert_eq!(distance(other, one), edits, "{other} {one}");
         }

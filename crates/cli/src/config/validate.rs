@@ -24,9 +24,13 @@ fn only(key: &str, value: &str, known: &str) -> Result<(), String> {
 }
 
 fn server(server: &Server) -> Result<(), String> {
-    let address = server.listen.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let address =
+        server.listen.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if address.is_none() {
-        return Err(format!("server.listen: write HOST:PORT, such as \"127.0.0.1:8484\", not {:?}.", server.listen));
+        return Err(format!(
+            "server.listen: write HOST:PORT, such as \"127.0.0.1:8484\", not {:?}.",
+            server.listen
+        ));
     }
     if let Some(url) = &server.public_url
         && !is_origin(url.strip_suffix('/').unwrap_or(url), true)
@@ -37,7 +41,9 @@ fn server(server: &Server) -> Result<(), String> {
         return Err(format!("server.origins: write http(s)://HOST[:PORT] without a path, not {origin:?}."));
     }
     if let Some(proxy) = server.trusted_proxies.iter().find(|proxy| !is_network(proxy)) {
-        return Err(format!("server.trusted_proxies: write an address or a network such as \"10.0.0.0/8\", not {proxy:?}."));
+        return Err(format!(
+            "server.trusted_proxies: write an address or a network such as \"10.0.0.0/8\", not {proxy:?}."
+        ));
     }
     Ok(())
 }
@@ -46,7 +52,10 @@ fn is_origin(url: &str, path_allowed: bool) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let refused = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '@');
     rest.is_some_and(|rest| {
-        !rest.is_empty() && !rest.starts_with('/') && !rest.contains(refused) && (path_allowed || !rest.contains('/'))
+        !rest.is_empty()
+            && !rest.starts_with('/')
+            && !rest.contains(refused)
+            && (path_allowed || !rest.contains('/'))
     })
 }
 
@@ -68,7 +77,13 @@ fn retention(retention: &Retention) -> Result<(), String> {
 
 fn limits(limits: &Limits) -> Result<(), String> {
     within("limits", "hours", 1, 168, [("question_deadline_hours", Some(limits.question_deadline_hours))])?;
-    within("limits", "messages", 1, 1_000_000, [("swarm_messages_per_hour", Some(limits.swarm_messages_per_hour))])?;
+    within(
+        "limits",
+        "messages",
+        1,
+        1_000_000,
+        [("swarm_messages_per_hour", Some(limits.swarm_messages_per_hour))],
+    )?;
     within("limits", "seconds", 1, 3600, [("presence_grace_seconds", Some(limits.presence_grace_seconds))])
 }
 

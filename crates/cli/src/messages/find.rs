@@ -43,12 +43,15 @@ impl Logged {
 /// The networks to look through: those of `only`, a vault, if one is named.
 pub async fn networks(api: &Api, who: &WhoAmI, only: Option<&str>) -> Result<Vec<Network<'static>>, Failure> {
     let wanted = only.map(|name| vault(who, Some(name))).transpose()?;
-    let vaults = who.vaults.iter().filter(|vault| wanted.is_none_or(|wanted| wanted.vault_id == vault.vault_id));
+    let vaults =
+        who.vaults.iter().filter(|vault| wanted.is_none_or(|wanted| wanted.vault_id == vault.vault_id));
     let mut networks: Vec<_> = vaults.map(|vault| channel(who, vault, GENERAL)).collect();
     if api.is_owner {
         let Entries { entries, .. } = log::newest(api, SPAN_MAX).await?;
         for logged in entries.iter().filter_map(Logged::of) {
-            if !networks.contains(&logged.network) && belongs(&logged.network, wanted.map(|vault| &*vault.vault_id)) {
+            if !networks.contains(&logged.network)
+                && belongs(&logged.network, wanted.map(|vault| &*vault.vault_id))
+            {
                 networks.push(logged.network);
             }
         }
@@ -65,11 +68,17 @@ fn belongs(network: &Network<'_>, vault_id: Option<&str>) -> bool {
 }
 
 /// The newest `limit` messages, oldest first.
-pub async fn newest(api: &Api, who: &WhoAmI, only: Option<&str>, limit: usize) -> Result<Vec<Message>, Failure> {
+pub async fn newest(
+    api: &Api,
+    who: &WhoAmI,
+    only: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Message>, Failure> {
     let wanted = only.map(|name| vault(who, Some(name))).transpose()?.map(|vault| vault.vault_id.as_str());
-    let starts = match api.is_owner {
-        true => starts(api, wanted, limit).await?,
-        false => networks(api, who, only).await?.into_iter().map(|network| (network, None)).collect(),
+    let starts = if api.is_owner {
+        starts(api, wanted, limit).await?
+    } else {
+        networks(api, who, only).await?.into_iter().map(|network| (network, None)).collect()
     };
     let mut all = Vec::new();
     for (network, after) in starts {
@@ -171,7 +180,9 @@ mod tests {
         assert_eq!(logged.network.cursor_key(), "org:o/vault:00/general");
         assert!(belongs(&logged.network, Some("00")) && !belongs(&logged.network, Some("01")));
         let swarm = Logged::of(&entry("admitted", "bus.publish", "msg_2 on swarm:sw_1 seq 1")).unwrap();
-        assert!(matches!(&swarm.network, Network::Swarm { swarm_id } if swarm_id == "sw_1") && !swarm.is_message);
+        assert!(
+            matches!(&swarm.network, Network::Swarm { swarm_id } if swarm_id == "sw_1") && !swarm.is_message
+        );
         assert!(Logged::of(&entry("refused", "bus.question", subject)).is_none());
         assert!(Logged::of(&entry("admitted", "vault.create", "main")).is_none());
     }

@@ -98,12 +98,11 @@ impl Api {
             return Failure { message, ..failure }
                 .next("see whether it runs: `switchboard doctor`; start it: `switchboard serve`");
         }
-        match refused && !self.is_owner {
-            true => {
-                failure.next("make another one on the hub's machine: `switchboard token create --label NAME`")
-            }
-            false => failure,
+        if refused && !self.is_owner {
+            return failure
+                .next("make another one on the hub's machine: `switchboard token create --label NAME`");
         }
+        failure
     }
 }
 
@@ -121,9 +120,10 @@ pub fn encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        match plain(byte) {
-            true => encoded.push(char::from(byte)),
-            false => encoded.push_str(&format!("%{byte:02X}")),
+        if plain(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.extend(["%", &format!("{byte:02X}")]);
         }
     }
     // A segment of dots alone would be taken for a step in the path.

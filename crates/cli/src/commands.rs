@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod backup;
+pub mod bench;
 pub mod config;
 pub mod demo;
 pub mod device;
@@ -24,7 +25,7 @@ pub mod token;
 pub mod vault;
 
 use crate::api::Api;
-use crate::args::{Command, Global};
+use crate::args::{Bench, Command, Global};
 use crate::failure::Failure;
 use crate::terminal::Output;
 
@@ -34,6 +35,8 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
         Command::Demo => demo::run(output).await,
         Command::Doctor => doctor::run(global, output).await,
         Command::Restore(restore) => restore::run(global, output, &restore).await,
+        Command::Bench(Bench::Bus(bench)) => bench::bus(global, output, &bench).await,
+        Command::Bench(Bench::Page(bench)) => bench::page(global, output, &bench).await,
         Command::Log(command) => log::run(global, output, &command).await,
         Command::Backup(backup) => backup::run(global, output, &backup).await,
         Command::Inbox(inbox) => inbox::run(global, output, &inbox).await,

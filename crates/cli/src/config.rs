@@ -89,16 +89,16 @@ pub fn example() -> String {
          # SWITCHBOARD_SECTION_KEY, for example SWITCHBOARD_SERVER_LISTEN.\n",
     );
     for section in SECTIONS {
-        text.push_str(&format!("\n{}[{}]\n", commented(section.doc), section.name));
+        text.extend(["\n", &commented(section.doc), "[", section.name, "]\n"]);
         for key in section.keys {
-            text.push_str(&format!("{}# {} = {}\n", commented(key.doc), key.name, key.example));
+            text.extend([&commented(key.doc), "# ", key.name, " = ", key.example, "\n"]);
         }
     }
     text
 }
 
 fn commented(doc: &[&str]) -> String {
-    doc.iter().map(|line| format!("#{line}\n")).collect()
+    doc.iter().flat_map(|line| ["#", *line, "\n"]).collect()
 }
 
 #[cfg(test)]

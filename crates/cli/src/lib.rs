@@ -11,6 +11,7 @@ pub mod config;
 mod connect;
 pub mod embedded;
 pub mod failure;
+mod limits;
 mod logging;
 mod messages;
 mod place;

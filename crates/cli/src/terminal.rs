@@ -44,7 +44,8 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 /// Names and values, aligned.
 pub fn facts(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    facts.iter().map(|(name, value)| format!("{name:<width$}  {}\n", line(value))).collect()
+    let render = |(name, value): &(&str, String)| format!("{name:<width$}  {}\n", line(value));
+    facts.iter().map(render).collect()
 }
 
 /// Bytes as people read them.

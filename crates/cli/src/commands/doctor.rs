@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::args::Global;
 use crate::config::{self, Config};
 use crate::failure::Failure;
+use crate::limits;
 use crate::place::{self, Admin};
 use crate::terminal::{self, Output};
 use serde::Serialize;
@@ -18,7 +19,6 @@ const CLOCK_MIN_MS: WallMs = 1_767_225_600_000;
 /// How far ahead of the clock a file may have been written.
 const CLOCK_SLACK_MS: WallMs = 5 * MINUTE_MS;
 /// Open files below which sockets run out early.
-#[cfg(unix)]
 const FILES_MIN: u64 = 4096;
 
 /// One thing that was looked at.
@@ -69,13 +69,11 @@ pub async fn run(global: &Global, output: Output) -> Result<(), Failure> {
     hub(global, &mut checks).await;
     let ok = checks.iter().all(|check| check.ok);
     output.show(&serde_json::json!({ "ok": ok, "checks": &checks }), |_| text(&checks));
-    match ok {
-        true => Ok(()),
-        false => {
-            let bad = checks.iter().filter(|check| !check.ok).count();
-            Err(Failure::no(format!("{bad} of {} checks failed.", checks.len())))
-        }
+    if ok {
+        return Ok(());
     }
+    let bad = checks.iter().filter(|check| !check.ok).count();
+    Err(Failure::no(format!("{bad} of {} checks failed.", checks.len())))
 }
 
 fn text(checks: &[Check]) -> String {
@@ -111,14 +109,11 @@ fn permissions(paths: &[&Path]) -> Check {
         std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
     };
     let open: Vec<String> = paths.iter().filter(is_open).map(|path| path.display().to_string()).collect();
-    match open.is_empty() {
-        true => Check::good("permissions", "readable by their owner only"),
-        false => Check::bad(
-            "permissions",
-            format!("others may read {}", open.join(", ")),
-            format!("chmod go= {}", open.join(" ")),
-        ),
+    if open.is_empty() {
+        return Check::good("permissions", "readable by their owner only");
     }
+    let found = format!("others may read {}", open.join(", "));
+    Check::bad("permissions", found, format!("chmod go= {}", open.join(" ")))
 }
 
 #[cfg(not(unix))]
@@ -128,19 +123,17 @@ fn permissions(_: &[&Path]) -> Check {
 
 #[cfg(unix)]
 fn disk(dir: &Path, reserve_bytes: u64) -> Check {
-    match rustix::fs::statvfs(dir) {
-        Ok(disk) => {
-            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-            let found = format!("{} free", terminal::bytes(free));
-            match free > reserve_bytes {
-                true => Check::good("disk", found),
-                false => {
-                    Check::bad("disk", found, "make room: below the reserve nothing new is stored (SB0119)")
-                }
-            }
+    let free = match rustix::fs::statvfs(dir) {
+        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+        Err(error) => {
+            return Check::bad("disk", format!("free space is not known: {error}"), "look at the disk");
         }
-        Err(error) => Check::bad("disk", format!("free space is not known: {error}"), "look at the disk"),
+    };
+    let found = format!("{} free", terminal::bytes(free));
+    if free > reserve_bytes {
+        return Check::good("disk", found);
     }
+    Check::bad("disk", found, "make room: below the reserve nothing new is stored (SB0119)")
 }
 
 #[cfg(not(unix))]
@@ -170,47 +163,44 @@ fn clock(written_ms: Option<WallMs>) -> Check {
     }
 }
 
-#[cfg(unix)]
 fn open_files() -> Check {
-    use rustix::process::{Resource, getrlimit};
-    match getrlimit(Resource::Nofile).maximum {
+    match limits::open_files() {
         Some(most) if most < FILES_MIN => Check::bad(
             "open files",
             format!("at most {most}: each socket is one"),
             "raise the limit: ulimit -Hn",
         ),
         Some(most) => Check::good("open files", format!("up to {most}")),
-        None => Check::good("open files", "without limit"),
+        None => Check::good("open files", "without a limit of its own"),
     }
-}
-
-#[cfg(not(unix))]
-fn open_files() -> Check {
-    Check::good("open files", "as the system allows")
 }
 
 async fn hub(global: &Global, checks: &mut Vec<Check>) {
-    let api = match Api::find_patient(global, Duration::from_secs(10)) {
-        Ok(api) => api,
-        Err(failure) => return checks.push(Check::failed("hub", with_leftover(global, failure))),
-    };
-    match api.is_owner {
-        true => match api.get::<Status>("/admin/v1/status").await {
-            Ok(status) => checks.push(version(&api, &status)),
-            Err(failure) => return checks.push(Check::failed("hub", with_leftover(global, failure))),
-        },
-        false => match crate::messages::whoami(&api).await {
-            Ok(who) => {
-                checks.push(Check::good("hub", format!("{} knows this bearer as {}", api.url, who.label)))
-            }
-            Err(failure) => return checks.push(Check::failed("hub", failure)),
-        },
-    }
-    match api.get::<serde_json::Value>("/readyz").await {
-        Ok(_) => checks.push(Check::good("writing", "a write reached the disk")),
-        Err(failure) => {
-            checks.push(Check::bad("writing", failure.message, "see the hub's log, and the disk above"))
+    match greeting(global).await {
+        Ok((api, check)) => {
+            checks.push(check);
+            checks.push(writing(&api).await);
         }
+        Err(failure) => checks.push(Check::failed("hub", with_leftover(global, failure))),
+    }
+}
+
+/// Whether the hub answers and knows the bearer.
+async fn greeting(global: &Global) -> Result<(Api, Check), Failure> {
+    let api = Api::find_patient(global, Duration::from_secs(10))?;
+    let check = if api.is_owner {
+        version(&api, &api.get("/admin/v1/status").await?)
+    } else {
+        let who = crate::messages::whoami(&api).await?;
+        Check::good("hub", format!("{} knows this bearer as {}", api.url, who.label))
+    };
+    Ok((api, check))
+}
+
+async fn writing(api: &Api) -> Check {
+    match api.get::<serde_json::Value>("/readyz").await {
+        Ok(_) => Check::good("writing", "a write reached the disk"),
+        Err(failure) => Check::bad("writing", failure.message, "see the hub's log, and the disk above"),
     }
 }
 
@@ -228,8 +218,9 @@ fn with_leftover(global: &Global, failure: Failure) -> Failure {
 
 fn version(api: &Api, status: &Status) -> Check {
     let found = format!("{} answers, version {}", api.url, status.version);
-    match status.version == env!("CARGO_PKG_VERSION") {
-        true => Check::good("hub", found),
-        false => Check::bad("hub", found, "restart the hub with the same version as this program"),
+    if status.version == env!("CARGO_PKG_VERSION") {
+        Check::good("hub", found)
+    } else {
+        Check::bad("hub", found, "restart the hub with the same version as this program")
     }
 }

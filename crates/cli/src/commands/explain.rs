@@ -34,7 +34,7 @@ pub fn run(output: Output, code: Option<&str>) -> Result<(), Failure> {
     let Some(code) = code else {
         let all: Vec<_> =
             PAGES.iter().map(|(code, text)| Page { code, title: title(text), text: None }).collect();
-        output.show(&all, |all| all.iter().map(|page| format!("{}  {}\n", page.code, page.title)).collect());
+        output.show(&all, |all| all.iter().flat_map(|page| [page.code, "  ", page.title, "\n"]).collect());
         return Ok(());
     };
     let wanted = code.trim().to_ascii_uppercase();

@@ -26,10 +26,7 @@ pub async fn run(global: &Global, output: Output, inbox: &Inbox) -> Result<(), F
     let vault = inbox.vault.as_deref().map(|name| messages::vault(&who, Some(name))).transpose()?;
     let limit = inbox.limit.unwrap_or(if inbox.follow { 0 } else { LIMIT });
     // Following begins before the past is read, so that nothing falls between the two.
-    let cursor = match inbox.follow {
-        true => Some(api.failing(poll(&api, None, 0).await)?.cursor),
-        false => None,
-    };
+    let cursor = if inbox.follow { Some(api.failing(poll(&api, None, 0).await)?.cursor) } else { None };
     let newest = match limit {
         0 => Vec::new(),
         limit => messages::newest(&api, &who, inbox.vault.as_deref(), limit).await?,
@@ -38,11 +35,10 @@ pub async fn run(global: &Global, output: Output, inbox: &Inbox) -> Result<(), F
         None => output.show(&newest, |newest| list(&names, newest)),
         Some(cursor) => {
             let seen = newest.iter().map(|message| message.gid.clone().into_owned()).collect();
-            let shown = match output.json {
-                true => newest.into_iter().map(ServerFrame::MessageDeliver).all(|frame| print_json(&frame)),
-                false => terminal::print(
-                    &newest.iter().map(|message| message_text(&names, message)).collect::<String>(),
-                ),
+            let shown = if output.json {
+                newest.into_iter().map(ServerFrame::MessageDeliver).all(|frame| print_json(&frame))
+            } else {
+                terminal::print(&texts(&names, &newest))
             };
             let vault = vault.map(|vault| vault.vault_id.clone());
             if shown {
@@ -56,8 +52,12 @@ pub async fn run(global: &Global, output: Output, inbox: &Inbox) -> Result<(), F
 fn list(names: &Names, messages: &[Message]) -> String {
     match messages {
         [] => "Nothing yet. Watch for more with --follow.\n".into(),
-        messages => messages.iter().map(|message| message_text(names, message)).collect(),
+        messages => texts(names, messages),
     }
+}
+
+fn texts(names: &Names, messages: &[Message]) -> String {
+    messages.iter().map(|message| message_text(names, message)).collect()
 }
 
 struct Follow<'a> {

@@ -91,10 +91,7 @@ async fn last_record(api: &Api) -> Result<u64, Failure> {
     // Record `below` is there (or 0), record `above` is not.
     while above - below > 1 {
         let middle = below + (above - below) / 2;
-        match exists(middle - 1).await? {
-            true => below = middle,
-            false => above = middle,
-        }
+        if exists(middle - 1).await? { below = middle } else { above = middle }
     }
     Ok(below)
 }
@@ -114,9 +111,12 @@ async fn tail(api: &Api, output: Output, follow: bool, limit: usize) -> Result<(
         output.show(&entries, |entries| entries.iter().map(text).collect());
         return Ok(());
     }
-    let show = |entries: Vec<LogEntry>| match output.json {
-        true => entries.iter().all(print_json),
-        false => terminal::print(&entries.iter().map(text).collect::<String>()),
+    let show = |entries: Vec<LogEntry>| {
+        if output.json {
+            entries.iter().all(print_json)
+        } else {
+            terminal::print(&entries.iter().map(text).collect::<String>())
+        }
     };
     let mut reader = Reader::after(last);
     let mut heard = show(entries);

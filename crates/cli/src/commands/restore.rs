@@ -136,9 +136,10 @@ async fn verified(dir: &Path, config: &config::Config, file: &Path) -> Result<se
     let founding = Founding { org_name: nobody.clone(), ..Founding::default() };
     let hub =
         Hub::start(ports, Settings::default(), founding).await.map_err(|error| not_a_backup(file, &error))?;
-    let checked = match hub.installation.org_name == nobody {
-        true => Err(not_a_backup(file, &"it holds no hub")),
-        false => check(&hub, file, &*clock).await,
+    let checked = if hub.installation.org_name == nobody {
+        Err(not_a_backup(file, &"it holds no hub"))
+    } else {
+        check(&hub, file, &*clock).await
     };
     let stopped = hub.stop().await.map_err(|error| not_a_backup(file, &error));
     checked.and_then(|checked| stopped.map(|()| checked))

@@ -7,7 +7,7 @@ use crate::embedded::{self, Embedded};
 use crate::failure::{Exit, Failure};
 use crate::place::{self, Admin};
 use crate::terminal::{self, Output};
-use crate::{logging, signals};
+use crate::{limits, logging, signals};
 use serde::Serialize;
 use std::path::Path;
 use switchboard_protocol::admin::TokenOut;
@@ -39,7 +39,7 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
     let listen = serve.listen.clone().unwrap_or_else(|| config.server.listen.clone());
-    raise_file_limit();
+    limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Failure::new(Exit::Refused, "SB0205", format!("Cannot start the hub's threads: {error}."))
@@ -66,10 +66,7 @@ async fn until_ended(
     output.show(&ready(dir, &embedded, first), text);
     tracing::info!(url = embedded.url, data_dir = %dir.display(), version = env!("CARGO_PKG_VERSION"), "ready");
     let closed = async {
-        match until_stdin_closes {
-            true => signals::stdin_closed().await,
-            false => std::future::pending().await,
-        }
+        if until_stdin_closes { signals::stdin_closed().await } else { std::future::pending().await }
     };
     tokio::select! {
         () = signals::next() => {}
@@ -119,16 +116,3 @@ fn text(ready: &Ready) -> String {
         ready.version
     )
 }
-
-/// Each socket is a file: take as many as the system allows.
-#[cfg(unix)]
-fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // Without it the hub serves fewer sockets, and says so when it runs out.
-    let _ = setrlimit(Resource::Nofile, limit);
-}
-
-#[cfg(not(unix))]
-fn raise_file_limit() {}

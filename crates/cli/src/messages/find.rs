@@ -75,9 +75,10 @@ pub async fn newest(
     limit: usize,
 ) -> Result<Vec<Message>, Failure> {
     let wanted = only.map(|name| vault(who, Some(name))).transpose()?.map(|vault| vault.vault_id.as_str());
-    let starts = match api.is_owner {
-        true => starts(api, wanted, limit).await?,
-        false => networks(api, who, only).await?.into_iter().map(|network| (network, None)).collect(),
+    let starts = if api.is_owner {
+        starts(api, wanted, limit).await?
+    } else {
+        networks(api, who, only).await?.into_iter().map(|network| (network, None)).collect()
     };
     let mut all = Vec::new();
     for (network, after) in starts {

@@ -63,10 +63,10 @@ pub fn message_text(names: &Names, message: &Message) -> String {
     );
     let mut ids = format!("  {}", message.gid);
     if let Some(reply_to) = &message.reply_to {
-        ids.push_str(&format!("  reply to {reply_to}"));
+        ids.extend(["  reply to ", reply_to]);
     }
     if let Some(deadline) = message.deadline {
-        ids.push_str(&format!("  answer until {}", clock(deadline)));
+        ids.extend(["  answer until ", &clock(deadline)]);
     }
     let body = match &message.body {
         Some(body) => fenced(&body.text),

@@ -53,13 +53,23 @@ pub(crate) struct Bell {
     seen: AtomicU64,
 }
 
+/// How much the index is wanted.
+#[derive(Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Nothing is new.
+    #[default]
+    No,
+    /// Something is new.
+    Yes,
+    /// Somebody searches and waits.
+    Asked,
+}
+
 #[derive(Default)]
 struct Ring {
-    due: bool,
+    due: Due,
     asleep: bool,
     closed: bool,
-    // Somebody searches and waits.
-    asked: bool,
     // Commit the index has come to.
     commit: u64,
 }
@@ -68,7 +78,7 @@ impl Bell {
     /// There are new events; called by the writer after a commit.
     pub(crate) fn ring(&self) {
         let mut state = self.state.lock();
-        state.due = true;
+        state.due = state.due.max(Due::Yes);
         if state.asleep {
             self.wake.notify_one();
         }
@@ -90,7 +100,7 @@ impl Bell {
     /// later search.
     pub(crate) fn ask(&self, commit: u64) {
         let mut state = self.state.lock();
-        state.asked = true;
+        state.due = Due::Asked;
         self.wake.notify_all();
         let behind = |state: &mut Ring| state.commit < commit && !state.closed;
         self.caught_up.wait_while_for(&mut state, behind, SEARCH_WAIT);
@@ -104,22 +114,22 @@ impl Bell {
     // Waits until there is something new and a pause in it, or somebody asks; `false` at the end.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
-        while !state.due && !state.closed && !state.asked {
+        while state.due == Due::No && !state.closed {
             state.asleep = true;
             self.wake.wait(&mut state);
             state.asleep = false;
         }
         for _ in 0..PAUSES_MAX {
-            if state.closed || state.asked {
+            if state.closed || state.due == Due::Asked {
                 break;
             }
-            state.due = false;
+            state.due = Due::No;
             self.wake.wait_for(&mut state, PAUSE);
-            if !state.due {
+            if state.due == Due::No {
                 break;
             }
         }
-        (state.due, state.asked) = (false, false);
+        state.due = Due::No;
         !state.closed
     }
 }

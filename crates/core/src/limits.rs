@@ -17,9 +17,9 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Bytes of payload that may wait for the writer before submissions are told to slow down.
 pub const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// Events kept in memory per stream for followers near its head.
-pub const TAIL_EVENTS_MAX: usize = 4096;
+pub const TAIL_EVENTS_MAX: usize = 2048;
 /// Bytes of events kept in memory per stream.
-pub const TAIL_BYTES_MAX: usize = 4 << 20;
+pub const TAIL_BYTES_MAX: usize = 1 << 20;
 /// Bytes handed to one socket before it must have written them.
 pub const SOCKET_BURST_BYTES_MAX: usize = 64 * 1024;
 /// Events read from the store in one page for a follower.

@@ -1,5 +1,4 @@
 //! The embedded store keeps the port's promises.
-#![cfg(feature = "conformance")]
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -14,12 +13,12 @@ struct SqliteFile {
 
 impl SqliteFile {
     fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().expect("a directory") }
     }
 
     fn open(&self) -> Arc<dyn Store> {
         let options = Options { wal_bytes: 1 << 20, readers: 2, ..Options::default() };
-        Arc::new(SqliteStore::open_dir(self.dir.path(), options).unwrap())
+        Arc::new(SqliteStore::open_dir(self.dir.path(), options).expect("the store opens"))
     }
 }
 

@@ -76,7 +76,14 @@ impl TestHub {
     }
 
     async fn open(options: Options, dir: tempfile::TempDir) -> Self {
-        let store = SqliteStore::open_dir(dir.path(), options.store.clone()).expect("the store opens");
+        let mut hub = Self::at(options, dir.path()).await;
+        hub.dir = Some(dir);
+        hub
+    }
+
+    /// A hub on a directory that stays.
+    pub async fn at(options: Options, dir: &std::path::Path) -> Self {
+        let store = SqliteStore::open_dir(dir, options.store.clone()).expect("the store opens");
         let clock: Arc<dyn Clock> = match &options.clock {
             Some(clock) => clock.clone(),
             None => Arc::new(SystemClock::default()),
@@ -96,7 +103,7 @@ impl TestHub {
         let mut doors = Doors::new(hub.clone(), "sqlite");
         doors.mcp = options.mcp.clone();
         let served = tokio::spawn(serve(listener, doors, stop.clone()));
-        Self { hub, url, options, dir: Some(dir), stop, served: Some(served) }
+        Self { hub, url, options, dir: None, stop, served: Some(served) }
     }
 
     /// Stops in order and starts again on the same directory, with another port.

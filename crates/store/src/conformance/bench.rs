@@ -289,7 +289,6 @@ pub fn in_channel(append: Append, name: &str) -> Append {
 }
 
 /// The outcome of an append that was not refused.
-#[must_use]
 pub fn appended(outcome: &Outcome) -> Appended {
     match outcome {
         Outcome::Appended(appended) => *appended,
@@ -298,7 +297,6 @@ pub fn appended(outcome: &Outcome) -> Appended {
 }
 
 /// The outcome of a write that made an instance.
-#[must_use]
 pub fn instance_of(outcome: &Outcome) -> InstanceNo {
     match outcome {
         Outcome::Instance { instance, .. } => *instance,

@@ -6,7 +6,18 @@
 #![expect(clippy::missing_panics_doc, reason = "panicking is how a test speaks")]
 
 pub mod append;
+pub mod balance;
 pub mod bench;
+pub mod binding;
+pub mod chain;
+pub mod credentials;
+pub mod presence;
+pub mod questions;
+pub mod reads;
+pub mod receipts;
+pub mod requests;
+pub mod retention;
+pub mod rooms;
 
 pub use bench::{Backend, Bench};
 
@@ -17,11 +28,109 @@ macro_rules! store_conformance {
     ($backend:expr) => {
         $crate::store_conformance! { @each $backend;
             append::{
-                sequences_start_at_one_and_have_no_gaps, concurrent_callers_leave_no_gap,
-                the_listener_hears_each_event_once, a_repeat_gets_the_first_answer,
-                one_id_for_two_contents_is_refused, every_id_is_remembered, a_repeat_is_seen_before_all_else,
-                ids_are_forgotten_only_after_thirty_days, a_refusal_hinders_nobody, channels_are_made_on_first_use,
-                a_deadline_is_in_the_future, only_live_instances_send,
+                sequences_start_at_one_and_have_no_gaps,
+                concurrent_callers_leave_no_gap,
+                the_listener_hears_each_event_once,
+                a_repeat_gets_the_first_answer,
+                one_id_for_two_contents_is_refused,
+                every_id_is_remembered,
+                a_repeat_is_seen_before_all_else,
+                ids_are_forgotten_only_after_thirty_days,
+                a_refusal_hinders_nobody,
+                channels_are_made_on_first_use,
+                a_deadline_is_in_the_future,
+                only_live_instances_send,
+            }
+            balance::{
+                the_ledger_is_that_of_a_model,
+            }
+            binding::{
+                replies_share_a_thread,
+                a_reply_stays_in_its_stream,
+                a_name_binds_to_the_instance_that_announced_it,
+                an_announcement_counts_for_a_day,
+                a_named_instance_is_taken_at_its_word,
+                a_reply_goes_to_the_other_end,
+            }
+            chain::{
+                every_commit_is_chained,
+                a_flipped_bit_is_found,
+                notes_from_above_stand_in_the_log,
+                checkpoints_speak_of_records,
+                the_log_is_read_in_pages,
+                an_installation_is_made_once,
+                a_probe_is_a_commit,
+                an_empty_batch_is_nothing,
+                a_closed_store_takes_no_calls,
+                a_clock_that_goes_back_harms_nothing,
+            }
+            credentials::{
+                instances_are_found_as_they_were_made,
+                instance_ids_and_bearers_are_unique,
+                instances_are_bounded,
+                revoking_ends_all_bearers,
+                a_nonce_works_once,
+                a_lease_ends_with_its_grace,
+                an_approved_device_redeems_once,
+                devices_poll_at_a_pace,
+                a_device_code_ends,
+                device_codes_are_bounded,
+            }
+            presence::{
+                announcements_change_the_directory,
+                announcements_need_vault_and_instance,
+                closing_spares_what_others_hold,
+                agents_long_gone_leave_the_directory,
+                an_offer_waits_until_it_is_settled,
+                an_offer_is_over_at_its_deadline,
+                two_offerers_may_choose_one_id,
+            }
+            questions::{
+                an_unanswered_question_becomes_a_task_once,
+                an_answered_question_becomes_no_task,
+                questions_expire_in_order,
+                a_swarms_question_becomes_no_task,
+                a_proposal_is_decided_once,
+                a_question_that_is_gone_becomes_no_task,
+                a_task_outlives_its_question,
+            }
+            reads::{
+                pages_are_bounded_and_fit_together,
+                events_come_back_as_they_were,
+                search_finds_what_the_reader_may_see,
+                search_forgets_what_retention_removed,
+                a_backup_is_whole,
+            }
+            receipts::{
+                receipts_only_move_forward,
+                only_receivers_give_receipts,
+                the_sender_is_told_how_far_receivers_got,
+                notices_end_with_their_message,
+                unread_is_what_was_handed_and_not_read,
+                inboxes_only_move_forward,
+            }
+            requests::{
+                a_key_gets_the_same_bytes_again,
+                a_key_for_two_requests_is_refused,
+                a_refusal_is_not_remembered,
+                keys_are_forgotten_after_a_week,
+            }
+            retention::{
+                exactly_what_has_expired_goes,
+                only_the_low_end_goes,
+                a_sweep_is_bounded,
+                numbering_outlives_every_row,
+                a_thread_outlives_its_first_message,
+            }
+            rooms::{
+                vaults_are_unique_and_bounded,
+                a_repository_keeps_its_vault,
+                a_handle_is_its_persons_for_ever,
+                a_swarm_knows_handles_only,
+                in_a_swarm_one_answers_who_spoke,
+                the_hourly_limit_slides,
+                a_closed_swarm_keeps_its_history_for_a_while,
+                channels_of_two_vaults_are_two,
             }
         }
     };

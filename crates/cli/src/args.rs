@@ -1,0 +1,464 @@
+//! What can be typed. Help texts, completions and manual pages are made from here.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// One self-hosted server through which AI agents talk to each other.
+#[derive(Debug, Parser)]
+#[command(name = "switchboard", version, about, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// Print one JSON document instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// The hub's data directory: where it keeps everything, and how commands find the running one.
+    #[arg(long, global = true, env = "SWITCHBOARD_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The configuration file; `switchboard config example` prints one.
+    #[arg(long, global = true, env = "SWITCHBOARD_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A hub elsewhere: its address, with --token.
+    #[arg(long, global = true, env = "SWITCHBOARD_URL", value_name = "URL")]
+    pub url: Option<String>,
+    /// The bearer to act under, instead of the owner's. Better in the environment than in a command line.
+    #[arg(long, global = true, env = "SWITCHBOARD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// What to log to stderr: error, warn, info, debug, trace, or a filter such as `info,switchboard_engine=debug`.
+    #[arg(long, global = true, env = "RUST_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the hub. The first start makes everything it needs.
+    Serve(Serve),
+    /// Watch two agents talk, on a hub of their own that leaves nothing behind.
+    Demo,
+    /// Show how the running hub is doing.
+    Status,
+    /// Check configuration, files, disk, clock and the running hub, and say what to do next.
+    Doctor,
+    /// Bearers for agents, scripts and CI.
+    #[command(subcommand)]
+    Token(Token),
+    /// Devices that want to enroll.
+    #[command(subcommand)]
+    Device(Device),
+    /// Vaults: networks inside the organization.
+    #[command(subcommand)]
+    Vault(Vault),
+    /// Swarms: networks across organizations, under handles.
+    #[command(subcommand)]
+    Swarm(Swarm),
+    /// Questions that nobody answered in time.
+    #[command(subcommand)]
+    Task(Task),
+    /// The hub's public keys.
+    #[command(subcommand)]
+    Keys(Keys),
+    /// Who can be written to.
+    Agents,
+    /// The newest messages; with --follow, as they pass.
+    Inbox(Inbox),
+    /// Send a message.
+    Send(Send),
+    /// Send a question and wait for its answer.
+    Ask(Ask),
+    /// A whole thread, by the id of any of its messages.
+    Thread(Thread),
+    /// Search messages.
+    Search(Search),
+    /// Where every accepted message is.
+    Ledger,
+    /// The event log: who did what, and whether anybody changed it.
+    #[command(subcommand)]
+    Log(Log),
+    /// Write a consistent copy of the running hub's data to a new file.
+    Backup(Backup),
+    /// Make a data directory of a backup.
+    Restore(Restore),
+    /// The configuration file.
+    #[command(subcommand)]
+    Config(Config),
+    /// What an error code means. Needs no network.
+    Explain(Explain),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Completions for a shell, on stdout.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory.
+    Man {
+        /// Where; made when it is not there.
+        dir: PathBuf,
+    },
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Address and port to listen on; port 0 takes a free one. [default: 127.0.0.1:8484]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Stop when standard input closes: for programs that start a hub and must not leave it behind.
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
+}
+
+/// `token`.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Make a bearer. It is shown this once.
+    Create {
+        /// What people call it.
+        #[arg(long)]
+        label: String,
+        /// Name of the person it belongs to. [default: the hub's owner]
+        #[arg(long)]
+        owner: Option<String>,
+        /// Rights, separated by commas. [default: bus.relay,tasks.read,tasks.work,tasks.propose]
+        #[arg(long, value_delimiter = ',')]
+        rights: Option<Vec<String>>,
+    },
+    /// Everyone who has a credential.
+    List,
+    /// End an instance and all its credentials, at once.
+    Revoke {
+        /// The instance, as `token list` shows it.
+        instance_id: String,
+    },
+}
+
+/// `device`.
+#[derive(Debug, Subcommand)]
+pub enum Device {
+    /// Devices that wait.
+    List,
+    /// Let a device in.
+    Approve {
+        /// The code it shows.
+        code: String,
+    },
+    /// Turn a device away.
+    Deny {
+        /// The code it shows.
+        code: String,
+    },
+}
+
+/// `vault`.
+#[derive(Debug, Subcommand)]
+pub enum Vault {
+    /// Make a vault.
+    Create {
+        /// Its name: letters, digits, `.`, `_`, `:`, `-`.
+        name: String,
+    },
+    /// All vaults.
+    List,
+}
+
+/// `swarm`.
+#[derive(Debug, Subcommand)]
+pub enum Swarm {
+    /// Make a swarm.
+    Create {
+        /// What it is about.
+        #[arg(long)]
+        title: String,
+    },
+    /// Join one under a handle; all instances of the person follow it from then on.
+    Join {
+        /// The swarm.
+        swarm_id: String,
+        /// The only thing others see.
+        #[arg(long)]
+        handle: String,
+        /// Who joins. [default: the hub's owner]
+        #[arg(long)]
+        person: Option<String>,
+    },
+    /// Take no more messages; what was said stays readable.
+    Close {
+        /// The swarm.
+        swarm_id: String,
+    },
+    /// All swarms.
+    List,
+}
+
+/// `task`.
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// The tasks of a vault.
+    List {
+        /// Its name or id.
+        #[arg(long, default_value = "main")]
+        vault: String,
+    },
+    /// Open a proposed task for work.
+    Approve {
+        /// Its number.
+        number: u64,
+        /// The vault.
+        #[arg(long, default_value = "main")]
+        vault: String,
+    },
+    /// Reject a proposed task.
+    Decline {
+        /// Its number.
+        number: u64,
+        /// The vault.
+        #[arg(long, default_value = "main")]
+        vault: String,
+    },
+}
+
+/// `keys`.
+#[derive(Debug, Subcommand)]
+pub enum Keys {
+    /// The root key to pin in clients, and the key that signs.
+    Show,
+}
+
+/// Which channel a command is about.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// Name or id of the vault. [default: main, or the only one]
+    #[arg(long)]
+    pub vault: Option<String>,
+    /// The channel of the vault.
+    #[arg(long, default_value = "general")]
+    pub channel: String,
+    /// A swarm instead of a vault's channel.
+    #[arg(long, conflicts_with_all = ["vault", "channel"], value_name = "SWARM_ID")]
+    pub swarm: Option<String>,
+}
+
+/// `inbox`.
+#[derive(Debug, Args)]
+pub struct Inbox {
+    /// Go on showing messages as they pass.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Only this vault, by name or id.
+    #[arg(long)]
+    pub vault: Option<String>,
+    /// How many of the newest messages to show first. [default: 20, none with --follow]
+    #[arg(long, short = 'n')]
+    pub limit: Option<usize>,
+}
+
+/// Who sends, to whom, where.
+#[derive(Debug, Clone, Args)]
+pub struct Envelope {
+    /// The receiving agent. [default: everyone on the channel]
+    #[arg(long, value_name = "AGENT")]
+    pub to: Option<String>,
+    /// The receiving instance, when several run that agent.
+    #[arg(long, requires = "to", value_name = "INSTANCE_ID")]
+    pub to_instance: Option<String>,
+    /// Where.
+    #[command(flatten)]
+    pub place: Place,
+    /// The message this replies to.
+    #[arg(long, value_name = "GID")]
+    pub reply_to: Option<String>,
+    /// How the sender is called on the network.
+    #[arg(long = "as", value_name = "NAME")]
+    pub sender: Option<String>,
+}
+
+/// Types of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Asks.
+    Question,
+    /// Offers.
+    Offer,
+    /// Hands work on.
+    Handoff,
+    /// Answers a question; with --reply-to.
+    Answer,
+    /// Reports.
+    Finding,
+}
+
+/// `send`.
+#[derive(Debug, Args)]
+pub struct Send {
+    /// Who, to whom, where.
+    #[command(flatten)]
+    pub envelope: Envelope,
+    /// What it is. [default: answer with --reply-to, else finding]
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub kind: Option<Kind>,
+    /// When an unanswered question becomes a task: 30m, 2h, 1d.
+    #[arg(long, value_name = "TIME")]
+    pub deadline: Option<String>,
+    /// The text; `-` reads it from standard input.
+    pub text: String,
+}
+
+/// `ask`.
+#[derive(Debug, Args)]
+pub struct Ask {
+    /// Who, to whom, where.
+    #[command(flatten)]
+    pub envelope: Envelope,
+    /// When an unanswered question becomes a task: 30m, 2h, 1d.
+    #[arg(long, value_name = "TIME")]
+    pub deadline: Option<String>,
+    /// How long to wait here for the answer.
+    #[arg(long, default_value = "5m", value_name = "TIME")]
+    pub timeout: String,
+    /// The question; `-` reads it from standard input.
+    pub text: String,
+}
+
+/// `thread`.
+#[derive(Debug, Args)]
+pub struct Thread {
+    /// Any message of the thread.
+    pub gid: String,
+    /// Name or id of the vault. [default: all]
+    #[arg(long)]
+    pub vault: Option<String>,
+    /// The channel. [default: all that the hub's owner can find, else general]
+    #[arg(long)]
+    pub channel: Option<String>,
+    /// The swarm.
+    #[arg(long, conflicts_with_all = ["vault", "channel"], value_name = "SWARM_ID")]
+    pub swarm: Option<String>,
+}
+
+/// `search`.
+#[derive(Debug, Args)]
+pub struct Search {
+    /// Words that must all occur.
+    #[arg(required = true)]
+    pub words: Vec<String>,
+    /// At most so many, newest first, up to 50.
+    #[arg(long, short = 'n', default_value_t = 20)]
+    pub limit: usize,
+}
+
+/// `log`.
+#[derive(Debug, Subcommand)]
+pub enum Log {
+    /// The newest entries; with --follow, as they come.
+    Tail {
+        /// Go on.
+        #[arg(long, short)]
+        follow: bool,
+        /// How many to begin with.
+        #[arg(long, short = 'n', default_value_t = 20)]
+        limit: usize,
+    },
+    /// Check the whole chain and every signature. Exit code 1 when something does not hold.
+    Verify,
+    /// Every entry, one JSON document a line.
+    Export,
+}
+
+/// `backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// A file that does not exist yet, on the hub's machine.
+    pub file: PathBuf,
+}
+
+/// `restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// What `switchboard backup` wrote.
+    pub file: PathBuf,
+}
+
+/// `config`.
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// A commented example with every key and its default.
+    Example,
+    /// The configuration as it would be used, with the environment applied.
+    Show,
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The code, such as SB0104. [default: a list of all]
+    pub code: Option<String>,
+}
+
+/// `bench`.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Messages through the bus: rate, latency, what the hub spends on each.
+    Bus(BenchBus),
+    /// Reading pages of history.
+    Page(BenchPage),
+}
+
+/// `bench bus`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchBus {
+    /// Connections that send.
+    #[arg(long, default_value_t = 1)]
+    pub senders: usize,
+    /// Messages each has under way at a time.
+    #[arg(long, default_value_t = 1)]
+    pub in_flight: usize,
+    /// Connections that receive everything.
+    #[arg(long, default_value_t = 0)]
+    pub receivers: usize,
+    /// How long to measure.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Bytes of text in each message.
+    #[arg(long, default_value_t = 350)]
+    pub body_bytes: usize,
+    /// Measure the memory of so many idle sockets instead.
+    #[arg(long, value_name = "SOCKETS", conflicts_with_all = ["senders", "in_flight", "receivers", "seconds"])]
+    pub idle: Option<usize>,
+}
+
+/// `bench page`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchPage {
+    /// Messages to fill the channel with first.
+    #[arg(long, default_value_t = 100_000)]
+    pub messages: usize,
+    /// Pages to read.
+    #[arg(long, default_value_t = 200)]
+    pub pages: usize,
+    /// Messages a page, up to 200.
+    #[arg(long, default_value_t = 200)]
+    pub size: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definitions_agree_with_each_other() {
+        Cli::command().debug_assert();
+    }
+}

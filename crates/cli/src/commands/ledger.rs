@@ -1,0 +1,23 @@
+//! `switchboard ledger`: where every accepted message is.
+
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::terminal::{self, Output};
+use switchboard_protocol::admin::{Ledger, Ledgers};
+
+/// Shows the ledger.
+pub async fn run(api: &Api, output: Output) -> Result<(), Failure> {
+    let ledgers: Ledgers = api.get("/admin/v1/ledger").await?;
+    output.show(&ledgers, text);
+    Ok(())
+}
+
+/// The ledgers as a table.
+pub fn text(ledgers: &Ledgers) -> String {
+    let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = ledgers.bus;
+    let counts = [accepted, delivered, answered, expired, refused, dead, unknown, pending];
+    let heading =
+        ["LEDGER", "ACCEPTED", "DELIVERED", "ANSWERED", "EXPIRED", "REFUSED", "DEAD", "UNKNOWN", "PENDING"];
+    let row = std::iter::once("bus".to_owned()).chain(counts.iter().map(u64::to_string)).collect();
+    terminal::table(&heading, &[row])
+}

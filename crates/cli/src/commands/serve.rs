@@ -1,0 +1,118 @@
+//! `switchboard serve`: the hub, until somebody ends it.
+
+use crate::args::{Global, Serve};
+use crate::config::{self, Config};
+use crate::connect;
+use crate::embedded::{self, Embedded};
+use crate::failure::{Exit, Failure};
+use crate::place::{self, Admin};
+use crate::terminal::{self, Output};
+use crate::{limits, logging, signals};
+use serde::Serialize;
+use std::path::Path;
+use switchboard_protocol::admin::TokenOut;
+
+/// Exit code after a second signal: 128 and the number of the interrupt, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// What scripts read when the hub is ready.
+#[derive(Debug, Serialize)]
+struct Ready {
+    ready: bool,
+    url: String,
+    mcp_url: String,
+    org_id: String,
+    data_dir: String,
+    version: &'static str,
+    pid: u32,
+    /// Of the first agent, on the first start only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance_id: Option<String>,
+}
+
+/// Runs the hub.
+pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
+    let config = config::load(global)?;
+    logging::start(global.log.as_deref(), &config.log)
+        .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
+    let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
+    let listen = serve.listen.clone().unwrap_or_else(|| config.server.listen.clone());
+    limits::raise_open_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Failure::new(Exit::Refused, "SB0205", format!("Cannot start the hub's threads: {error}."))
+    })?;
+    let output = Output { json: global.json };
+    runtime.block_on(until_ended(&dir, &config, &listen, output, serve.until_stdin_closes))
+}
+
+async fn until_ended(
+    dir: &Path,
+    config: &Config,
+    listen: &str,
+    output: Output,
+    until_stdin_closes: bool,
+) -> Result<(), Failure> {
+    // The store first: a second hub on the same data is the mistake to name, not its port.
+    let store = tokio::task::block_in_place(|| embedded::open_store(dir, config))?;
+    let listener = embedded::bind(listen).await?;
+    let embedded = Embedded::start(store, config, listener).await?;
+    let admin =
+        Admin { url: embedded.local_url.clone(), token: embedded.token.clone(), pid: std::process::id() };
+    admin.write(dir)?;
+    let first = embedded.first_agent().await?;
+    output.show(&ready(dir, &embedded, first), text);
+    tracing::info!(url = embedded.url, data_dir = %dir.display(), version = env!("CARGO_PKG_VERSION"), "ready");
+    let closed = async {
+        if until_stdin_closes { signals::stdin_closed().await } else { std::future::pending().await }
+    };
+    tokio::select! {
+        () = signals::next() => {}
+        () = closed => {}
+    }
+    tracing::info!("stopping: what was taken is finished; a second signal ends at once");
+    tokio::select! {
+        () = embedded.stop() => {}
+        () = signals::next() => {
+            admin.remove(dir);
+            std::process::exit(INTERRUPTED);
+        }
+    }
+    admin.remove(dir);
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
+    let (instance_id, token) = first.map(|first| (first.instance_id, first.token)).unzip();
+    Ready {
+        ready: true,
+        url: embedded.url.clone(),
+        mcp_url: connect::mcp_url(&embedded.url),
+        org_id: embedded.hub.installation.org_id.clone(),
+        data_dir: dir.display().to_string(),
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        token,
+        instance_id,
+    }
+}
+
+fn text(ready: &Ready) -> String {
+    let about =
+        terminal::facts(&[("listens on", ready.url.clone()), ("keeps data in", ready.data_dir.clone())]);
+    let connect = match &ready.token {
+        Some(token) => format!(
+            "Connect an agent (this bearer is shown this once):\n\n{}\n\
+             One bearer for each agent: switchboard token create --label NAME\n",
+            connect::lines(&ready.url, token)
+        ),
+        None => "Connect an agent: switchboard token create --label NAME\n".to_owned(),
+    };
+    format!(
+        "Switchboard {}\n{about}\n{connect}See what they say: switchboard inbox --follow\nStop with Ctrl-C.\n",
+        ready.version
+    )
+}

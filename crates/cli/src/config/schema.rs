@@ -1,0 +1,127 @@
+//! Every key: its type, its default, its documentation and an example, from which all else is made.
+
+use serde::{Deserialize, Serialize};
+
+/// One section of the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Section {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about, by line.
+    pub doc: &'static [&'static str],
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, by line.
+    pub doc: &'static [&'static str],
+    /// Its default, or an example where there is none, as TOML.
+    pub example: &'static str,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+macro_rules! schema {
+    ($(
+        $(#[doc = $section_doc:literal])*
+        $section:ident: $Section:ident {
+            $( $(#[doc = $doc:literal])* $key:ident: $kind:ty = $default:expr, $example:literal; )*
+        }
+    )*) => {
+        $(
+            $(#[doc = $section_doc])*
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields, default)]
+            pub struct $Section { $( $(#[doc = $doc])* pub $key: $kind, )* }
+
+            impl Default for $Section {
+                fn default() -> Self {
+                    Self { $( $key: $default, )* }
+                }
+            }
+        )*
+
+        /// The whole configuration.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Config { $( $(#[doc = $section_doc])* pub $section: $Section, )* }
+
+        /// Every section with its keys, in the order of the example.
+        pub const SECTIONS: &[Section] = &[$(
+            Section {
+                name: stringify!($section),
+                doc: &[$($section_doc),*],
+                keys: &[$( Key { name: stringify!($key), doc: &[$($doc),*], example: $example } ),*],
+            }
+        ),*];
+    };
+}
+
+schema! {
+    /// Where the hub listens and how it is reached.
+    server: Server {
+        /// Address and port. Port 0 takes a free one. 0.0.0.0 lets other machines in: put TLS in front of it.
+        listen: String = "127.0.0.1:8484".into(), "\"127.0.0.1:8484\"";
+        /// How clients reach the hub, when that is not the address above: behind a proxy with TLS, say.
+        public_url: Option<String> = None, "\"https://switchboard.example\"";
+        /// Where everything is kept. --data-dir and SWITCHBOARD_DATA_DIR win over it.
+        data_dir: Option<String> = None, "\"/var/lib/switchboard\"";
+        /// Addresses of proxies in front of the hub. The hub believes no forwarded header of anybody else; at present it
+        /// needs none at all, so the list only has to be right.
+        trusted_proxies: Vec<String> = Vec::new(), "[\"10.0.0.0/8\"]";
+        /// Origins of web pages that may open a socket, beside the hub's own.
+        origins: Vec<String> = Vec::new(), "[\"https://console.example\"]";
+    }
+    /// Who remembers.
+    store: Store {
+        /// `sqlite`: one database in the data directory.
+        url: String = "sqlite".into(), "\"sqlite\"";
+        /// Free space, in MiB, below which nothing new is stored; reading goes on.
+        disk_reserve_mib: u64 = 16, "16";
+        /// Whether messages can be searched.
+        search: bool = true, "true";
+    }
+    /// Who wakes readers.
+    doorbell: Doorbell {
+        /// `local`: within this process.
+        url: String = "local".into(), "\"local\"";
+    }
+    /// How long messages are kept.
+    retention: Retention {
+        /// Days that messages of the organization are kept.
+        org_days: u32 = 30, "30";
+        /// Days instead, while the organization has no person but its owner. Looked at when the hub starts.
+        personal_days: Option<u32> = None, "7";
+        /// Days that a swarm's messages are kept after it was closed.
+        swarm_days_after_close: u32 = 30, "30";
+    }
+    /// Bounds.
+    limits: Limits {
+        /// Hours until a question without a deadline of its own becomes a task.
+        question_deadline_hours: u32 = 24, "24";
+        /// Messages a handle may send into a swarm within an hour.
+        swarm_messages_per_hour: u32 = 60, "60";
+        /// Seconds that the agents of a lost connection still count as present.
+        presence_grace_seconds: u32 = 30, "30";
+    }
+    /// What is written to standard error.
+    log: Log {
+        /// error, warn, info, debug, trace, or a filter such as "info,switchboard_engine=debug". --log and RUST_LOG win.
+        level: String = "info".into(), "\"info\"";
+        /// `text` or `json`.
+        format: LogFormat = LogFormat::Text, "\"text\"";
+    }
+}

@@ -1,0 +1,102 @@
+//! What values must be, beyond their types. Each problem names its key and what to write.
+
+use super::schema::{Config, Limits, Retention, Server};
+use std::net::IpAddr;
+
+/// Longest retention, in days: ten years.
+const DAYS_MAX: u32 = 3650;
+
+/// The first thing that cannot be.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    server(&config.server)?;
+    only("store.url", &config.store.url, "sqlite")?;
+    only("doorbell.url", &config.doorbell.url, "local")?;
+    retention(&config.retention)?;
+    limits(&config.limits)?;
+    crate::logging::filter(&config.log.level).map(drop).map_err(|error| format!("log.level: {error}."))
+}
+
+fn only(key: &str, value: &str, known: &str) -> Result<(), String> {
+    if value == known {
+        return Ok(());
+    }
+    Err(format!("{key}: this version offers \"{known}\" only, not {value:?}."))
+}
+
+fn server(server: &Server) -> Result<(), String> {
+    let address =
+        server.listen.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if address.is_none() {
+        return Err(format!(
+            "server.listen: write HOST:PORT, such as \"127.0.0.1:8484\", not {:?}.",
+            server.listen
+        ));
+    }
+    if let Some(url) = &server.public_url
+        && !is_origin(url.strip_suffix('/').unwrap_or(url), true)
+    {
+        return Err(format!("server.public_url: write http://HOST or https://HOST, not {url:?}."));
+    }
+    if let Some(origin) = server.origins.iter().find(|origin| !is_origin(origin, false)) {
+        return Err(format!("server.origins: write http(s)://HOST[:PORT] without a path, not {origin:?}."));
+    }
+    if let Some(proxy) = server.trusted_proxies.iter().find(|proxy| !is_network(proxy)) {
+        return Err(format!(
+            "server.trusted_proxies: write an address or a network such as \"10.0.0.0/8\", not {proxy:?}."
+        ));
+    }
+    Ok(())
+}
+
+fn is_origin(url: &str, path_allowed: bool) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let refused = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '@');
+    rest.is_some_and(|rest| {
+        !rest.is_empty()
+            && !rest.starts_with('/')
+            && !rest.contains(refused)
+            && (path_allowed || !rest.contains('/'))
+    })
+}
+
+fn is_network(text: &str) -> bool {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let Ok(address) = address.parse::<IpAddr>() else { return false };
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= most))
+}
+
+fn retention(retention: &Retention) -> Result<(), String> {
+    let days = [
+        ("org_days", Some(retention.org_days)),
+        ("personal_days", retention.personal_days),
+        ("swarm_days_after_close", Some(retention.swarm_days_after_close)),
+    ];
+    within("retention", "days", 1, DAYS_MAX, days)
+}
+
+fn limits(limits: &Limits) -> Result<(), String> {
+    within("limits", "hours", 1, 168, [("question_deadline_hours", Some(limits.question_deadline_hours))])?;
+    within(
+        "limits",
+        "messages",
+        1,
+        1_000_000,
+        [("swarm_messages_per_hour", Some(limits.swarm_messages_per_hour))],
+    )?;
+    within("limits", "seconds", 1, 3600, [("presence_grace_seconds", Some(limits.presence_grace_seconds))])
+}
+
+fn within<const N: usize>(
+    section: &str,
+    unit: &str,
+    least: u32,
+    most: u32,
+    values: [(&str, Option<u32>); N],
+) -> Result<(), String> {
+    let outside = |value: &Option<u32>| value.is_some_and(|value| !(least..=most).contains(&value));
+    match values.into_iter().find(|(_, value)| outside(value)) {
+        Some((key, _)) => Err(format!("{section}.{key}: write {least} to {most} {unit}.")),
+        None => Ok(()),
+    }
+}

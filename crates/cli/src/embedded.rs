@@ -1,0 +1,196 @@
+//! The hub inside this process: store, doorbell, engine and doors put together. `serve` runs it, the demo and tests too.
+
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_client::Secret;
+use switchboard_core::ExposeSecret as _;
+use switchboard_core::limits::DISK_RESERVE_BYTES;
+use switchboard_core::port::store::{Store, StoreError};
+use switchboard_core::random::SystemEntropy;
+use switchboard_core::rights::Rights;
+use switchboard_core::time::{DAY_MS, HOUR_MS, SystemClock, WallMs};
+use switchboard_engine::once::Request;
+use switchboard_engine::{Founding, Hub, Ports, Settings, manage};
+use switchboard_protocol::admin::TokenOut;
+use switchboard_server::{Doors, listen};
+use switchboard_store::doorbell::LocalDoorbell;
+use switchboard_store::sqlite::{OpenError, Options, SqliteStore};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// How long the hub has to stop, all in all.
+pub const DRAIN: Duration = Duration::from_secs(10);
+/// Length the write-ahead log starts with: enough that it does not grow under load, little enough to be made at once.
+const WAL_BYTES: u64 = 32 << 20;
+
+/// A hub that serves.
+#[derive(Debug)]
+pub struct Embedded {
+    /// The hub.
+    pub hub: Arc<Hub>,
+    /// How clients reach it.
+    pub url: String,
+    /// How commands on this machine reach it.
+    pub local_url: String,
+    /// The owner's bearer of this run.
+    pub token: Secret,
+    serving: JoinHandle<()>,
+}
+
+/// Opens the store in `dir`. Blocks on the disk.
+pub fn open_store(dir: &Path, config: &Config) -> Result<SqliteStore, Failure> {
+    let options = Options {
+        clock: Arc::new(SystemClock::default()),
+        disk_reserve_bytes: config.store.disk_reserve_mib.checked_mul(1 << 20).unwrap_or(DISK_RESERVE_BYTES),
+        search: config.store.search,
+        wal_bytes: WAL_BYTES,
+        ..Options::default()
+    };
+    SqliteStore::open_dir(dir, options).map_err(|error| open_failure(dir, &error))
+}
+
+fn open_failure(dir: &Path, error: &OpenError) -> Failure {
+    let dir = dir.display();
+    match error {
+        OpenError::Locked(_) => Failure::new(
+            Exit::Refused,
+            "SB0203",
+            format!("Another hub is using {dir}; two cannot share one."),
+        )
+        .next("stop it, or choose another data directory with --data-dir DIR"),
+        OpenError::Newer { found, known } => {
+            let message = format!(
+                "{dir} was written by a newer version (schema {found}; this one knows {known}). Nothing was changed."
+            );
+            Failure::new(Exit::Refused, "SB0204", message).next("start the newer version again")
+        }
+        other => Failure::new(Exit::Refused, "SB0205", format!("{dir} cannot be used: {other}."))
+            .next("`switchboard doctor`"),
+    }
+}
+
+/// The store said no.
+pub fn store_failure(error: &StoreError) -> Failure {
+    Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}."))
+        .next("`switchboard doctor`")
+}
+
+/// Listens on `address`.
+pub async fn bind(address: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::new(Exit::Refused, "SB0207", format!("Cannot listen on {address}: {error}."))
+            .next("choose another address, such as --listen 127.0.0.1:0 for any free port")
+    })
+}
+
+impl Embedded {
+    /// Starts a hub on `store` behind `listener`.
+    pub async fn start(store: SqliteStore, config: &Config, listener: TcpListener) -> Result<Self, Failure> {
+        let address = listener.local_addr().map_err(|error| {
+            Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
+        })?;
+        let local_url = format!("http://{}", reachable(address));
+        let url = config
+            .server
+            .public_url
+            .as_deref()
+            .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
+        let settings = settings(config, &store, &url).await?;
+        let ports = Ports {
+            store: Arc::new(store),
+            doorbell: Arc::new(LocalDoorbell::new()),
+            clock: Arc::new(SystemClock::default()),
+            entropy: Arc::new(SystemEntropy),
+        };
+        let hub =
+            Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
+        let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
+        hub.credentials.fix(token.expose(), hub.owner());
+        let mut doors = Doors::new(hub.clone(), "sqlite");
+        doors.origins = Arc::new(config.server.origins.clone());
+        let serving = tokio::spawn(listen::serve(listener, doors, hub.stopping().clone()));
+        Ok(Self { hub, url, local_url, token, serving })
+    }
+
+    /// A bearer for a first agent, if nobody but the owner has ever had one.
+    pub async fn first_agent(&self) -> Result<Option<TokenOut>, Failure> {
+        let hub = &self.hub;
+        let refused = |detail: switchboard_protocol::Detail| Failure::from(&detail);
+        if !manage::tokens::list(hub).await.map_err(refused)?.is_empty() {
+            return Ok(None);
+        }
+        let request = Request::fresh(hub);
+        let created = manage::tokens::create(hub, &request, "first agent", None, Rights::AGENT).await;
+        let created = created.map_err(refused)?;
+        Ok(Some(TokenOut {
+            instance_id: created.instance_id,
+            org_id: hub.installation.org_id.clone(),
+            token: created.token.expose_secret().to_owned(),
+        }))
+    }
+
+    /// Takes nothing new, finishes what was taken, lets go of everything. At most about [`DRAIN`].
+    pub async fn stop(self) {
+        self.hub.stopping().cancel();
+        let stopped = async {
+            // A panic of the doors was logged where it happened; the store is closed all the same.
+            let _ = self.serving.await;
+            self.hub.stop().await
+        };
+        match tokio::time::timeout(DRAIN, stopped).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the store did not close cleanly; it recovers with the next start")
+            }
+            Err(_) => tracing::warn!("the hub did not stop in time; what was acknowledged is on disk"),
+        }
+    }
+}
+
+/// The address to connect to: listening everywhere includes this machine.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        let loopback: std::net::IpAddr = match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        };
+        address.set_ip(loopback);
+    }
+    address
+}
+
+async fn settings(config: &Config, store: &SqliteStore, url: &str) -> Result<Settings, Failure> {
+    let mut days = config.retention.org_days;
+    if let Some(personal) = config.retention.personal_days {
+        let instances = store.instances().await.map_err(|error| store_failure(&error))?;
+        if instances.windows(2).all(|pair| pair[0].owner == pair[1].owner) {
+            days = personal;
+        }
+    }
+    Ok(Settings {
+        org_keep_ms: WallMs::from(days) * DAY_MS,
+        swarm_keep_ms: WallMs::from(config.retention.swarm_days_after_close) * DAY_MS,
+        question_deadline_ms: WallMs::from(config.limits.question_deadline_hours) * HOUR_MS,
+        swarm_messages_per_hour: config.limits.swarm_messages_per_hour,
+        presence_grace: Duration::from_secs(config.limits.presence_grace_seconds.into()),
+        public_url: url.to_owned(),
+        ..Settings::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_everywhere_is_reached_over_loopback() {
+        let reached = |text: &str| reachable(text.parse().unwrap()).to_string();
+        assert_eq!(reached("0.0.0.0:80"), "127.0.0.1:80");
+        assert_eq!(reached("[::]:80"), "[::1]:80");
+        assert_eq!(reached("10.0.0.1:80"), "10.0.0.1:80");
+    }
+}

@@ -194,14 +194,14 @@ pub enum Write {
     Receipt(Receipt),
     /// → [`Outcome::Announced`].
     Announce(Announce),
-    /// The announced agents of `instance` that `node` holds and that are not in `keep` are closed. → [`Outcome::Closed`].
+    /// Those of the named agents of `instance` that `node` holds are closed. → [`Outcome::Closed`].
     Close {
         /// The instance.
         instance: InstanceNo,
         /// The node that held their socket.
         node: u64,
-        /// Agents (with their vaults) that another socket still holds.
-        keep: Vec<(VaultId, String)>,
+        /// The agents with their vaults; others of the instance stay as they are.
+        only: Vec<(VaultId, String)>,
     },
     /// Agents held by nodes other than `alive` are closed. → [`Outcome::Closed`].
     CloseOrphans {
@@ -442,6 +442,7 @@ impl Write {
             Self::Append(append) => append.data.len() + append.from_agent.len(),
             Self::HandoffOffer { frame, .. } | Self::HandoffSettle { frame, .. } => frame.len(),
             Self::Once { inner, .. } => inner.size(),
+            Self::Log(entries) => entries.len() * 512,
             _ => 0,
         }
     }

@@ -274,9 +274,9 @@ async fn drop_received(
         return Ok(HashSet::new());
     }
     let receipts = hub.store().receipts(events).await?;
-    let own = receipts
-        .into_iter()
-        .filter(|row| row.instance == owner.who.instance && row.agent == receiver(hub, owner, row.event));
+    // In a swarm a receipt is the handle's, which all agents of an instance share: there the positions alone decide.
+    let own =
+        receipts.into_iter().filter(|row| row.instance == owner.who.instance && row.agent == owner.agent);
     let received: HashSet<EventId> = own.map(|row| row.event).collect();
     frames.retain(|frame| message(frame).is_none_or(|id| !received.contains(&id)));
     Ok(received.into_iter().map(|id| id.stream).collect())
@@ -288,7 +288,13 @@ fn parse(frame: &[u8]) -> Option<ServerFrame<'static>> {
 }
 
 async fn unread(hub: &Hub, owner: &Owner<'_>, limit: usize) -> Result<Vec<ServerFrame<'static>>, StoreError> {
-    let ids = hub.store().unread(owner.who.instance, owner.agent.to_owned(), limit).await?;
+    let mut ids = hub.store().unread(owner.who.instance, owner.agent.to_owned(), limit).await?;
+    for swarm in hub.joined(owner.who.owner) {
+        if let Some(handle) = hub.handle_in(owner.who.owner, &swarm) {
+            ids.extend(hub.store().unread(owner.who.instance, handle, limit).await?);
+        }
+    }
+    ids.truncate(limit);
     let events = hub.store().events(ids).await?;
     let deliver = |event: StoredEvent| {
         parse(&frame::deliver(&event, &hub.gids, event.from_instance == owner.who.instance))

@@ -50,7 +50,7 @@ pub async fn open(
             .sb("SB0110")
             .into());
     }
-    let session = Session::new(doors.hub.clone(), caller.who, caller.bearer);
+    let session = Session::new(doors.hub.clone(), caller.who);
     let upgrade = upgrade
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)

@@ -15,6 +15,7 @@ struct Target {
 }
 
 pub(super) fn receipt(tx: &mut Tx<'_, '_>, receipt: &Receipt) -> Applied {
+    tx.state.live(receipt.instance).ok_or(Refusal::NotYours)?;
     let target = target(tx, receipt)?;
     may(receipt, &target)?;
     let sql = "SELECT state FROM receipts WHERE event = ? AND instance = ? AND agent = ?";

@@ -1,22 +1,34 @@
 //! Logs go to standard error, so that standard output stays what scripts read.
 
 use crate::config::{Log, LogFormat};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing::Level;
+use tracing_subscriber::filter::{ParseError, filter_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 /// A filter of this text.
 pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::builder().parse(text)
 }
 
+/// Libraries that write whole requests into their log, bearers included.
+const TALKATIVE: [&str; 3] = ["tungstenite", "tokio_tungstenite", "hyper"];
+
 /// Starts logging for the rest of the process: as `asked`, else as configured. A filter that cannot be read is an error.
 pub fn start(asked: Option<&str>, config: &Log) -> Result<(), ParseError> {
     let filter = filter(asked.filter(|text| !text.is_empty()).unwrap_or(&config.level))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second start in one process (tests) keeps the first.
-    let _ = match config.format {
-        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+    // No filter lets a secret through, however detailed it is.
+    let discreet = filter_fn(|metadata| {
+        let of = |library: &&str| metadata.target().split("::").next() == Some(*library);
+        *metadata.level() <= Level::DEBUG || !TALKATIVE.iter().any(|library| of(&library))
+    });
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = match config.format {
+        LogFormat::Text => layer.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).boxed(),
+        LogFormat::Json => layer.json().boxed(),
     };
+    // A second start in one process (tests) keeps the first.
+    let _ = tracing_subscriber::registry().with(filter).with(discreet).with(layer).try_init();
     Ok(())
 }

@@ -57,21 +57,21 @@ pub fn channel(who: &WhoAmI, vault: &WhoAmIVault, name: &str) -> Network<'static
     Network::Org { channel: Channel::format(&who.org_id, &vault.vault_id, name).into() }
 }
 
-/// Everything on a network, or in a thread, behind `after`; hands over page by page.
+/// Everything on a network, or in a thread, behind `after`; handed over page by page until one says that it is enough.
 pub async fn history(
     api: &Api,
     network: &Network<'static>,
     thread_id: Option<&str>,
     after: Option<String>,
-    mut page: impl FnMut(Vec<Message>),
+    mut wants_more: impl FnMut(Vec<Message>) -> bool,
 ) -> Result<(), switchboard_client::Error> {
     let mut after = after;
     loop {
         let query =
             MessageQuery { network: network.clone(), thread_id, after_gid: after.as_deref(), limit: None };
         let list = api.http.messages(&query).await?;
-        page(list.messages);
-        match list.next {
+        let next = if wants_more(list.messages) { list.next } else { None };
+        match next {
             Some(next) if after.as_deref() != Some(&*next) => after = Some(next.into_owned()),
             _ => return Ok(()),
         }

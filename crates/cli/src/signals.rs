@@ -1,48 +1,71 @@
 //! What asks a process to end.
 
-/// Waits for the next such signal: Ctrl-C anywhere, SIGTERM and SIGHUP on Unix, closing and shutting down on Windows.
-pub async fn next() {
-    tokio::select! {
-        () = ctrl_c() => {}
-        () = asked_to_end() => {}
-    }
-}
-
 #[cfg(unix)]
-async fn asked_to_end() {
-    use tokio::signal::unix::{SignalKind, signal};
-    // Where a signal cannot be listened for, its default action ends the process anyway.
-    let wait = async |kind| match signal(kind) {
-        Ok(mut signal) => drop(signal.recv().await),
-        Err(_) => std::future::pending().await,
-    };
-    tokio::select! {
-        () = wait(SignalKind::terminate()) => {}
-        () = wait(SignalKind::hangup()) => {}
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Ctrl-C anywhere, SIGTERM and SIGHUP on Unix, closing and shutting down on Windows. From [`Signals::listen`] on none of
+/// them ends the process by itself, so it is called before anything is made that must not stay behind.
+#[derive(Debug)]
+pub struct Signals {
+    #[cfg(unix)]
+    unix: [Option<Signal>; 3],
+    #[cfg(windows)]
+    windows: Option<(
+        tokio::signal::windows::CtrlC,
+        tokio::signal::windows::CtrlClose,
+        tokio::signal::windows::CtrlShutdown,
+    )>,
+}
+
+impl Signals {
+    /// Listens from now on. A signal that cannot be listened for keeps its default action.
+    pub fn listen() -> Self {
+        Self {
+            #[cfg(unix)]
+            unix: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+                .map(|kind| signal(kind).ok()),
+            #[cfg(windows)]
+            windows: {
+                use tokio::signal::windows::{ctrl_c, ctrl_close, ctrl_shutdown};
+                ctrl_c().and_then(|c| Ok((c, ctrl_close()?, ctrl_shutdown()?))).ok()
+            },
+        }
     }
-}
 
-#[cfg(windows)]
-async fn asked_to_end() {
-    use tokio::signal::windows;
-    match (windows::ctrl_close(), windows::ctrl_shutdown()) {
-        (Ok(mut close), Ok(mut shutdown)) => tokio::select! {
-            _ = close.recv() => {}
-            _ = shutdown.recv() => {}
-        },
-        _ => std::future::pending().await,
+    /// Waits for the next one.
+    #[cfg(unix)]
+    pub async fn next(&mut self) {
+        async fn wait(signal: &mut Option<Signal>) {
+            match signal {
+                Some(signal) => drop(signal.recv().await),
+                None => std::future::pending().await,
+            }
+        }
+        let [interrupt, terminate, hang_up] = &mut self.unix;
+        tokio::select! {
+            () = wait(interrupt) => {}
+            () = wait(terminate) => {}
+            () = wait(hang_up) => {}
+        }
     }
-}
 
-#[cfg(not(any(unix, windows)))]
-async fn asked_to_end() {
-    std::future::pending().await
-}
+    /// Waits for the next one.
+    #[cfg(windows)]
+    pub async fn next(&mut self) {
+        match &mut self.windows {
+            Some((c, close, shutdown)) => tokio::select! {
+                _ = c.recv() => {}
+                _ = close.recv() => {}
+                _ = shutdown.recv() => {}
+            },
+            None => std::future::pending().await,
+        }
+    }
 
-async fn ctrl_c() {
-    // Where the signal cannot be listened for, its default action ends the process anyway.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+    /// Waits for the next one: here they all keep their default action.
+    #[cfg(not(any(unix, windows)))]
+    pub async fn next(&mut self) {
+        std::future::pending().await
     }
 }
 

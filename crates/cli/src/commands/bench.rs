@@ -16,7 +16,7 @@ mod wire;
 
 use crate::args::{BenchBus, BenchPage, Global};
 use crate::failure::{Exit, Failure};
-use crate::signals;
+use crate::signals::Signals;
 use crate::terminal::Output;
 use child::Target;
 
@@ -75,10 +75,11 @@ async fn on_hub<T>(
     global: &Global,
     measure: impl AsyncFnOnce(&Target) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let mut signals = Signals::listen();
     let target = Target::find_or_start(global).await?;
     let measured = tokio::select! {
         measured = measure(&target) => measured,
-        () = signals::next() => Err(Failure::no("Interrupted.")),
+        () = signals.next() => Err(Failure::no("Interrupted.")),
     };
     target.stop().await?;
     measured

@@ -5,7 +5,7 @@ use crate::api::Api;
 use crate::config::Config;
 use crate::embedded::{self, Embedded};
 use crate::failure::{Exit, Failure};
-use crate::signals;
+use crate::signals::Signals;
 use crate::terminal::{self, Output, line};
 use serde::Serialize;
 use std::time::Duration;
@@ -30,6 +30,7 @@ const ANSWER: &str = "Three attempts within two seconds, then the queue. See con
 
 /// Shows the whole path of a question.
 pub async fn run(output: Output) -> Result<(), Failure> {
+    let mut signals = Signals::listen();
     let dir = tempfile::Builder::new()
         .prefix("switchboard-demo-")
         .tempdir()
@@ -40,7 +41,7 @@ pub async fn run(output: Output) -> Result<(), Failure> {
     let mut stage = Stage { output, clock: SystemClock::default(), steps: Vec::new() };
     let played = tokio::select! {
         played = tokio::time::timeout(TIME_MAX, play(&embedded, &mut stage)) => played.unwrap_or_else(|_| Err(slow())),
-        () = signals::next() => Err(Failure::no("Interrupted.")),
+        () = signals.next() => Err(Failure::no("Interrupted.")),
     };
     embedded.stop().await;
     dir.close().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;

@@ -97,18 +97,21 @@ fn files(dir: &Path, config: &Config, checks: &mut Vec<Check>) {
         return;
     }
     checks.push(Check::good("data directory", dir.display().to_string()));
-    checks.push(permissions(&[dir, &database, &dir.join("admin.json")]));
+    checks.push(permissions(dir, &[&database, &dir.join("admin.json")]));
     checks.push(disk(dir, config.store.disk_reserve_mib << 20));
     checks.push(clock(written_ms(&database)));
 }
 
 #[cfg(unix)]
-fn permissions(paths: &[&Path]) -> Check {
+fn permissions(dir: &Path, files: &[&Path]) -> Check {
     use std::os::unix::fs::PermissionsExt as _;
-    let is_open = |path: &&&Path| {
-        std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
-    };
-    let open: Vec<String> = paths.iter().filter(is_open).map(|path| path.display().to_string()).collect();
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode(dir) & 0o022 != 0 {
+        let found = format!("others may write to {}", dir.display());
+        return Check::bad("permissions", found, format!("chmod go-w {}", dir.display()));
+    }
+    let open = files.iter().filter(|path| mode(path) & 0o077 != 0);
+    let open: Vec<String> = open.map(|path| path.display().to_string()).collect();
     if open.is_empty() {
         return Check::good("permissions", "readable by their owner only");
     }
@@ -117,7 +120,7 @@ fn permissions(paths: &[&Path]) -> Check {
 }
 
 #[cfg(not(unix))]
-fn permissions(_: &[&Path]) -> Check {
+fn permissions(_: &Path, _: &[&Path]) -> Check {
     Check::good("permissions", "as the folder's access list says")
 }
 

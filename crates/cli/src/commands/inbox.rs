@@ -4,7 +4,7 @@ use crate::api::Api;
 use crate::args::{Global, Inbox};
 use crate::failure::{Exit, Failure};
 use crate::messages::{self, Message, Names, frame_text, message_text};
-use crate::signals;
+use crate::signals::Signals;
 use crate::terminal::{self, Output, print_json};
 use std::time::Duration;
 use switchboard_client::{Error, Method};
@@ -74,13 +74,12 @@ struct Follow<'a> {
 impl Follow<'_> {
     /// Shows what passes until somebody ends it. A hub that restarts is waited for: its cursors stay good.
     async fn run(mut self) -> Result<(), Failure> {
-        let end = signals::next();
-        tokio::pin!(end);
+        let mut signals = Signals::listen();
         let mut lost = false;
         loop {
             let polled = tokio::select! {
                 polled = poll(&self.api, Some(&self.cursor), WAIT_MS) => polled,
-                () = &mut end => return Ok(()),
+                () = signals.next() => return Ok(()),
             };
             match polled {
                 Ok(polled) => {
@@ -101,7 +100,7 @@ impl Follow<'_> {
             }
             tokio::select! {
                 () = tokio::time::sleep(RETRY_AFTER) => {}
-                () = &mut end => return Ok(()),
+                () = signals.next() => return Ok(()),
             }
             // The owner's bearer changes with every start of the hub.
             match Api::find(self.global) {

@@ -118,6 +118,7 @@ async fn tail(api: &Api, output: Output, follow: bool, limit: usize) -> Result<(
             terminal::print(&entries.iter().map(text).collect::<String>())
         }
     };
+    let mut signals = crate::signals::Signals::listen();
     let mut reader = Reader::after(last);
     let mut heard = show(entries);
     while heard {
@@ -125,7 +126,7 @@ async fn tail(api: &Api, output: Output, follow: bool, limit: usize) -> Result<(
             Some(entries) => heard = show(entries),
             None => tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = crate::signals::next() => break,
+                () = signals.next() => break,
             },
         }
     }

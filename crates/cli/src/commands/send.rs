@@ -97,6 +97,8 @@ async fn answer(
                 let receipt =
                     Receipt { gid: delivery.gid.clone(), by: from.into(), state: ReceiptState::Read };
                 client.receipt(&receipt).await?;
+                // Nobody is announced any more; when the hub has taken that, it has taken the receipt too.
+                client.hello(Vec::new()).await?;
                 return Ok(*delivery);
             }
             Event::Status(status) if status.gid == question.gid && !output.json => {
@@ -156,7 +158,8 @@ impl Outgoing<'_> {
         message.reply_to = self.envelope.reply_to.as_deref().map(Into::into);
         message.deadline = deadline.map(|after| {
             let after_s = i64::try_from(after.as_secs()).unwrap_or(i64::MAX / 2);
-            UtcTime::from_unix(now_ms / 1000).plus_s(after_s)
+            // The wire has whole seconds: never earlier than asked for.
+            UtcTime::from_unix(now_ms.div_euclid(1000) + 1).plus_s(after_s)
         });
         message
     }

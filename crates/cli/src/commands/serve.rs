@@ -6,8 +6,9 @@ use crate::connect;
 use crate::embedded::{self, Embedded};
 use crate::failure::{Exit, Failure};
 use crate::place::{self, Admin};
+use crate::signals::{self, Signals};
 use crate::terminal::{self, Output};
-use crate::{limits, logging, signals};
+use crate::{limits, logging};
 use serde::Serialize;
 use std::path::Path;
 use switchboard_protocol::admin::TokenOut;
@@ -55,6 +56,8 @@ async fn until_ended(
     output: Output,
     until_stdin_closes: bool,
 ) -> Result<(), Failure> {
+    // Whoever has read that the hub is ready may end it in order.
+    let mut signals = Signals::listen();
     // The store first: a second hub on the same data is the mistake to name, not its port.
     let store = tokio::task::block_in_place(|| embedded::open_store(dir, config))?;
     let listener = embedded::bind(listen).await?;
@@ -69,13 +72,13 @@ async fn until_ended(
         if until_stdin_closes { signals::stdin_closed().await } else { std::future::pending().await }
     };
     tokio::select! {
-        () = signals::next() => {}
+        () = signals.next() => {}
         () = closed => {}
     }
     tracing::info!("stopping: what was taken is finished; a second signal ends at once");
     tokio::select! {
         () = embedded.stop() => {}
-        () = signals::next() => {
+        () = signals.next() => {
             admin.remove(dir);
             std::process::exit(INTERRUPTED);
         }

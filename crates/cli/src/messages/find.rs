@@ -86,6 +86,7 @@ pub async fn newest(
         let keep = |page: Vec<Message>| {
             tail.extend(page);
             tail.drain(..tail.len().saturating_sub(limit));
+            true
         };
         match history(api, &network, None, after, keep).await {
             // Retention has removed where the log says to begin: what is left is all newer.
@@ -137,29 +138,43 @@ pub async fn whole_thread(
     gid: &str,
 ) -> Result<Vec<Message>, Failure> {
     for network in networks {
-        let mut thread = Vec::new();
-        match history(api, network, Some(gid), None, |page| thread.extend(page)).await {
-            Ok(()) if !thread.is_empty() => return from_its_start(api, network, thread).await,
-            Ok(()) => {}
-            Err(Error::Refused(detail)) if detail.code == Code::NotFound => {}
-            Err(error) => return Err(api.failing::<()>(Err(error)).unwrap_err()),
+        if let Some(thread) = api.failing(thread_on(api, network, gid).await)? {
+            return Ok(thread);
         }
     }
     Err(Failure::new(Exit::Refused, "SB0115", format!("No message {gid} where this bearer can look."))
         .next("name its place with --vault, --channel or --swarm"))
 }
 
-/// A thread is named by its first message; `found` may be what hangs below another one.
-async fn from_its_start(
-    api: &Api,
-    network: &Network<'static>,
-    found: Vec<Message>,
-) -> Result<Vec<Message>, Failure> {
-    let Some(first) = found.first().filter(|first| first.gid != first.thread_id) else { return Ok(found) };
+/// The thread of a message of this network; `None` when it is not of this network.
+async fn thread_on(api: &Api, network: &Network<'static>, gid: &str) -> Result<Option<Vec<Message>>, Error> {
+    match thread_of(api, network, gid).await {
+        Ok(thread) if thread.is_empty() => {}
+        Ok(thread) => return Ok(Some(thread)),
+        Err(Error::Refused(detail)) if detail.code == Code::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    // A thread is named by its first message, and this is a later one: it says which when it is met.
+    let mut first = None;
+    let look = |page: Vec<Message>| {
+        first = page.into_iter().find(|message| message.gid == gid).map(|message| message.thread_id);
+        first.is_none()
+    };
+    history(api, network, None, None, look).await?;
+    match first {
+        Some(first) => thread_of(api, network, &first).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn thread_of(api: &Api, network: &Network<'static>, first: &str) -> Result<Vec<Message>, Error> {
     let mut thread = Vec::new();
-    let id = first.thread_id.clone();
-    api.failing(history(api, network, Some(&id), None, |page| thread.extend(page)).await)?;
-    Ok(if thread.is_empty() { found } else { thread })
+    let keep = |page: Vec<Message>| {
+        thread.extend(page);
+        true
+    };
+    history(api, network, Some(first), None, keep).await?;
+    Ok(thread)
 }
 
 #[cfg(test)]

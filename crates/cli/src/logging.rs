@@ -21,7 +21,7 @@ pub fn start(asked: Option<&str>, config: &Log) -> Result<(), ParseError> {
     // No filter lets a secret through, however detailed it is.
     let discreet = filter_fn(|metadata| {
         let of = |library: &&str| metadata.target().split("::").next() == Some(*library);
-        *metadata.level() <= Level::DEBUG || !TALKATIVE.iter().any(|library| of(&library))
+        *metadata.level() <= Level::DEBUG || !TALKATIVE.iter().any(of)
     });
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let layer = match config.format {

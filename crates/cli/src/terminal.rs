@@ -49,6 +49,7 @@ pub fn facts(facts: &[(&str, String)]) -> String {
 }
 
 /// Bytes as people read them.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub fn bytes(count: u64) -> String {
     let mut value = Cow::Borrowed("B");
     let mut scaled = count as f64;

@@ -66,18 +66,17 @@ pub async fn ask(api: &Api, output: Output, ask: &Ask) -> Result<(), Failure> {
     output.show(&asked, |asked| {
         asked.answer.as_ref().map(|answer| message_text(&names, answer)).unwrap_or_default()
     });
-    match asked.answer {
-        Some(_) => Ok(()),
-        None => {
-            let waited = time::human(timeout.as_secs());
-            let gid = &asked.question.gid;
-            Err(Failure::new(
-                Exit::No,
-                "SB0209",
-                format!("No answer within {waited}. The question stays open until its deadline."),
-            )
-            .next(format!("look later: `switchboard thread {gid}`")))
-        }
+    if asked.answer.is_some() {
+        Ok(())
+    } else {
+        let waited = time::human(timeout.as_secs());
+        let gid = &asked.question.gid;
+        Err(Failure::new(
+            Exit::No,
+            "SB0209",
+            format!("No answer within {waited}. The question stays open until its deadline."),
+        )
+        .next(format!("look later: `switchboard thread {gid}`")))
     }
 }
 

@@ -18,6 +18,7 @@ const INTERRUPTED: i32 = 130;
 
 /// What scripts read when the hub is ready.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "scripts read the field `ready`")]
 struct Ready {
     ready: bool,
     url: String,

@@ -7,6 +7,7 @@ use clap::CommandFactory as _;
 use std::path::Path;
 
 /// Prints completions.
+#[expect(clippy::unnecessary_wraps, reason = "commands are called alike")]
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "switchboard", &mut script);

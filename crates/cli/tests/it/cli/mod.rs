@@ -107,7 +107,9 @@ impl Running {
                 self.seen.push(line.clone());
                 line
             }
-            Err(_) => panic!("no line in time; stderr: {:?}", self.stderr.try_iter().collect::<String>()),
+            Err(
+                std::sync::mpsc::RecvTimeoutError::Timeout | std::sync::mpsc::RecvTimeoutError::Disconnected,
+            ) => panic!("no line in time; stderr: {:?}", self.stderr.try_iter().collect::<String>()),
         }
     }
 

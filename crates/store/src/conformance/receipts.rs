@@ -133,8 +133,9 @@ pub async fn unread_is_what_was_handed_and_not_read(mut bench: Bench<'_>) {
     assert_eq!(unread(&bench, "another", 10).await, []);
 }
 
-/// An inbox moves forward only, and never past what was appended.
+/// An inbox moves forward only, and never past what was appended; marks, which are in no stream, are kept.
 pub async fn inboxes_only_move_forward(mut bench: Bench<'_>) {
+    const MARK: u32 = 1 << 31;
     let me = bench.instance("ann").await;
     let mut stream = StreamId(0);
     for _ in 0..5 {
@@ -143,12 +144,12 @@ pub async fn inboxes_only_move_forward(mut bench: Bench<'_>) {
     let advance = |to| Write::AdvanceInbox {
         instance: me,
         agent: "a".into(),
-        positions: vec![(stream, to), (StreamId(4000), 3)],
+        positions: vec![(stream, to), (StreamId(4000), 3), (StreamId(MARK), 1)],
     };
     for (to, expected) in [(3, 3), (2, 3), (3, 3), (900, 5), (4, 5)] {
         assert_eq!(bench.one(advance(to)).await, Outcome::Done);
         let inbox = bench.store().inbox(me, "a".into()).await.expect("inboxes are readable");
-        assert_eq!(inbox, [(stream, expected)]);
+        assert_eq!(inbox, [(stream, expected), (StreamId(MARK), 1)]);
     }
     assert_eq!(bench.store().inbox(me, "b".into()).await.expect("inboxes are readable"), []);
 }

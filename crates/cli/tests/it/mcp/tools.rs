@@ -266,6 +266,12 @@ async fn vaults_are_named_or_default() {
     assert!(
         ben.refused("bus_thread", json!({ "gid": gid, "vault": "main" })).await.contains("argument: vault")
     );
+    // An inbox begins with the first look into a vault, also for an agent that is at home in another.
+    ada.done("bus_inbox", json!({ "as_agent": "late" })).await;
+    let late = json!({ "as_agent": "late", "vault": "payments" });
+    assert!(messages(&ada.done("bus_inbox", late.clone()).await).is_empty());
+    ben.done("bus_send", json!({ "text": "now", "vault": "payments" })).await;
+    assert_eq!(messages(&ada.done("bus_inbox", late).await).len(), 1);
     found(&ada, "here", 1).await;
     for (vault, hits) in [("main", 0), ("payments", 1)] {
         let there = ada.done("bus_search", json!({ "query": "here", "vault": vault })).await;

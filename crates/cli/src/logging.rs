@@ -14,14 +14,17 @@ pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
 
 /// Libraries that write whole requests into their log, bearers included.
 const TALKATIVE: [&str; 3] = ["tungstenite", "tokio_tungstenite", "hyper"];
+/// The library that writes what agents say into its log, and a line for every notification.
+const INDISCREET: &str = "rmcp";
 
 /// Starts logging for the rest of the process: as `asked`, else as configured. A filter that cannot be read is an error.
 pub fn start(asked: Option<&str>, config: &Log) -> Result<(), ParseError> {
     let filter = filter(asked.filter(|text| !text.is_empty()).unwrap_or(&config.level))?;
-    // No filter lets a secret through, however detailed it is.
+    // No filter lets a secret or a message through, however detailed it is.
     let discreet = filter_fn(|metadata| {
         let of = |library: &&str| metadata.target().split("::").next() == Some(*library);
-        *metadata.level() <= Level::DEBUG || !TALKATIVE.iter().any(of)
+        let most = if of(&INDISCREET) { Level::WARN } else { Level::DEBUG };
+        *metadata.level() <= most || !(of(&INDISCREET) || TALKATIVE.iter().any(of))
     });
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let layer = match config.format {

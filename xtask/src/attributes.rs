@@ -34,12 +34,18 @@ fn exempts(attribute: &str) -> bool {
     ["allow", "expect"].into_iter().any(starts)
 }
 
-/// Checks a manifest: a lint switched off there says why on the same line.
+/// Checks a manifest: a lint switched off there says why, on the same line or in a comment above it and its neighbours.
 pub fn check_manifest(path: &str, manifest: &str) -> Problems {
-    let lines = manifest.lines().enumerate();
-    let bare = lines.filter(|(_, line)| line.contains("\"allow\"") && !line.contains('#'));
-    bare.map(|(number, _)| format!("{path}:{}: a lint is switched off without a reason", number + 1))
-        .collect()
+    let mut problems = Problems::new();
+    let mut explained = false;
+    for (number, line) in manifest.lines().enumerate() {
+        let switches_off = line.contains("\"allow\"");
+        explained = line.contains('#') || (explained && switches_off);
+        if switches_off && !explained {
+            problems.push(format!("{path}:{}: a lint is switched off without a reason", number + 1));
+        }
+    }
+    problems
 }
 
 #[cfg(test)]

@@ -58,13 +58,11 @@ struct Counted {
 impl Counted {
     fn add(&mut self, path: &str, blanked: &str) {
         let product = if is_test_file(path) { String::new() } else { without_tests(blanked) };
-        let long = long_functions(&product);
+        let (long, all) = (long_functions(&product), long_functions(blanked));
         self.long_functions += long.len();
-        self.long_tests += long_functions(blanked).len() - long.len();
-        for function in &long {
-            self.places
-                .push(format!("{path}:{} {} is {} lines long", function.line, function.name, function.lines));
-        }
+        self.long_tests += all.len() - long.len();
+        let place = |f: &Function| format!("{path}:{} {} is {} lines long", f.line, f.name, f.lines);
+        self.places.extend(all.iter().map(place));
         for (number, line) in product.lines().enumerate() {
             let found = line.matches(".unwrap()").count() + line.matches(".expect(").count();
             self.unwraps += found;
@@ -90,7 +88,7 @@ fn long_functions(blanked: &str) -> Vec<Function> {
 
 /// Whether all of a file is test code, by where it lies.
 pub fn is_test_file(path: &str) -> bool {
-    let folders = ["tests", "benches", "examples", "testkit", "interop", "fuzz"];
+    let folders = ["tests", "benches", "bench", "examples", "conformance", "testkit", "interop", "fuzz"];
     let stem = path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs")).unwrap_or_default();
     path.split('/').any(|part| folders.contains(&part)) || stem == "tests" || stem.ends_with("_tests")
 }

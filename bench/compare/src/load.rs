@@ -19,7 +19,7 @@ use crate::receipts::Receipts;
 /// Size of every message body, bytes.
 pub const BODY_BYTES: usize = 350;
 /// Longest wait for outstanding acknowledgements, and for deliveries, after the senders stopped.
-const DRAIN_LIMIT: Duration = Duration::from_mins(1);
+const DRAIN_LIMIT: Duration = Duration::from_mins(2);
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
 
 /// One kind of work.

@@ -69,13 +69,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // Dropping the run drops the guards of the servers that it started.
-    let ran = tokio::select! {
-        ran = compare(&args) => ran,
-        stopped = stop_signal() => stopped.and(Err(anyhow::anyhow!("stopped by a signal"))),
-    };
-    match ran {
-        Ok(results) if results.runs.iter().all(|run| run.error.is_none()) => ExitCode::SUCCESS,
+    match compare(&args).await {
+        Ok(results) if results.is_complete() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("bench-compare: {error:#}");
@@ -98,10 +93,18 @@ async fn compare(args: &Args) -> Result<Results> {
             more_args: args.switchboard_arg.clone(),
         },
     };
-    let results = plan.run().await?;
+    let mut results = Results::default();
+    // Dropping the run drops the guards of the servers that it started; what it has measured stays.
+    tokio::select! {
+        ran = plan.run(&mut results) => ran?,
+        stopped = stop_signal() => {
+            stopped?;
+            results.stopped = true;
+        }
+    }
     let lines = summary::summarize(&results);
     let document = json!({
-        "rounds": args.rounds, "seconds": args.seconds, "body_bytes": load::BODY_BYTES,
+        "rounds": args.rounds, "stopped": results.stopped, "seconds": args.seconds, "body_bytes": load::BODY_BYTES,
         "summary": lines, "machine": results.machine, "runs": results.runs,
     });
     if let Some(file) = &args.save {

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::usage::{Usage, tree_usage};
 
-const START_LIMIT: Duration = Duration::from_mins(1);
+const START_LIMIT: Duration = Duration::from_mins(3);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 /// A child process that is asked to end, and after [`STOP_LIMIT`] made to end, when this is dropped.

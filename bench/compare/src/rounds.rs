@@ -76,6 +76,15 @@ pub struct Results {
     pub machine: Vec<Limits>,
     /// All runs, in the order in which they ran.
     pub runs: Vec<Run>,
+    /// True when a signal ended the comparison early.
+    pub stopped: bool,
+}
+
+impl Results {
+    /// True when all that was planned was measured.
+    pub fn is_complete(&self) -> bool {
+        !self.stopped && self.runs.iter().all(|run| run.error.is_none())
+    }
 }
 
 /// Messages at most in one batch of the peers that are also measured in batches.
@@ -121,12 +130,11 @@ impl Contestant {
 }
 
 impl Plan {
-    /// Runs all rounds, telling of each run on stderr. A server that fails is noted and passed over.
+    /// Runs all rounds into `results`, telling of each run on stderr. A server that fails is noted and passed over.
     ///
     /// Within a round all servers do one load before any does the next, so that what a ratio
     /// compares lies seconds apart; each round starts with another server.
-    pub async fn run(&self) -> Result<Results> {
-        let mut results = Results::default();
+    pub async fn run(&self, results: &mut Results) -> Result<()> {
         let mut contestants: Vec<_> =
             self.parts.iter().flat_map(|&part| Contestant::of(part)).copied().collect();
         for round in 1..=self.rounds {
@@ -142,7 +150,7 @@ impl Plan {
                 contestants.rotate_left(1);
             }
         }
-        Ok(results)
+        Ok(())
     }
 
     async fn machine(&self, round: u32) -> Result<Limits> {
@@ -221,5 +229,15 @@ mod tests {
         let names: Vec<_> = choose_loads(&[5, 1]).iter().map(|load| load.name).collect();
         assert_eq!(names, ["one in flight", "50 receivers"]);
         assert_eq!(choose_loads(&[]).len(), LOADS.len());
+    }
+
+    #[test]
+    fn a_stopped_or_failing_comparison_is_not_complete() {
+        assert!(Results::default().is_complete());
+        assert!(!Results { stopped: true, ..Results::default() }.is_complete());
+        let error = Some("no".to_owned());
+        let run =
+            Run { round: 1, server: "redis", load: "l", foreign_cpu_percent: 0.0, outcome: None, error };
+        assert!(!Results { runs: vec![run], ..Results::default() }.is_complete());
     }
 }

@@ -41,6 +41,9 @@ pub fn render(results: &Results, lines: &[Line]) -> String {
     for run in &results.runs {
         text += &failure(run);
     }
+    if results.stopped {
+        text += "STOPPED by a signal: some rounds or loads are missing.\n";
+    }
     text
 }
 

@@ -28,10 +28,13 @@ impl Bystander {
     /// CPU time that neither this process nor its descendants took since the start, in percent of
     /// all cores.
     pub fn foreign_percent(&self) -> f64 {
-        let own = own_cpu().saturating_sub(self.own);
-        let foreign = busy_cpu().saturating_sub(self.busy).saturating_sub(own);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        100.0 * foreign.as_secs_f64() / (self.begun.elapsed().as_secs_f64() * cores as f64)
+        100.0 * self.foreign_cpu().as_secs_f64() / (self.begun.elapsed().as_secs_f64() * cores as f64)
+    }
+
+    fn foreign_cpu(&self) -> Duration {
+        let own = own_cpu().saturating_sub(self.own);
+        busy_cpu().saturating_sub(self.busy).saturating_sub(own)
     }
 }
 
@@ -129,14 +132,13 @@ mod tests {
     fn own_work_is_not_foreign() {
         let watch = Bystander::start();
         let mut burnt = 0_u64;
-        while watch.begun.elapsed() < Duration::from_millis(300) {
+        while own_cpu() == watch.own && watch.begun.elapsed() < Duration::from_secs(20) {
             burnt = std::hint::black_box(burnt.wrapping_add(1));
         }
         let own = own_cpu().saturating_sub(watch.own).as_secs_f64();
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
-        let foreign = watch.foreign_percent() / 100.0 * watch.begun.elapsed().as_secs_f64() * cores;
+        let foreign = watch.foreign_cpu().as_secs_f64();
         let busy = busy_cpu().saturating_sub(watch.busy).as_secs_f64();
-        // Ticks are 10 ms, and the four readings are not of one moment.
+        // The readings follow each other and only grow; a tick is 10 ms.
         assert!(own > 0.0 && own + foreign <= busy + 0.05, "{own} + {foreign} of {busy}");
     }
 }

@@ -1,6 +1,6 @@
 //! How far a client has read, and what the server says about that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use switchboard_protocol::frame::server::Cursor;
@@ -41,6 +41,9 @@ impl Cursors {
     pub(crate) fn taken(&mut self, event: &Event) {
         match event {
             Event::Resync(Resync { reason: ResyncReason::OtherEpoch { epoch }, .. }) => self.enter(epoch),
+            Event::Resync(Resync { reason: ResyncReason::TooManyCursors { channels }, .. }) => {
+                self.positions.retain(|channel, _| !channels.contains(channel));
+            }
             Event::Cursor(cursor) => {
                 self.enter(&cursor.epoch);
                 self.set(&cursor.channel, cursor.seq);
@@ -58,6 +61,9 @@ impl Cursors {
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) cursors: Cursors,
+    /// When each position last moved, as a count of moves.
+    moved: HashMap<String, u64>,
+    moves: u64,
     /// Whether this connection named the epoch the positions belong to. Before that, an old position may mean another log.
     confirmed: bool,
 }
@@ -74,11 +80,36 @@ pub(crate) enum Seen {
 
 impl Received {
     pub(crate) fn new(cursors: Cursors) -> Self {
-        Self { cursors, confirmed: false }
+        Self { cursors, ..Self::default() }
     }
 
     pub(crate) fn connection_lost(&mut self) {
         self.confirmed = false;
+    }
+
+    fn set(&mut self, key: &str, seq: u64) {
+        self.cursors.set(key, seq);
+        self.moves += 1;
+        match self.moved.get_mut(key) {
+            Some(at) => *at = self.moves,
+            None => drop(self.moved.insert(key.to_owned(), self.moves)),
+        }
+    }
+
+    /// Forget all but the `max` positions that moved last; gives the forgotten channels.
+    pub(crate) fn leave_out(&mut self, max: usize) -> Vec<String> {
+        let too_many = self.cursors.positions.len().saturating_sub(max);
+        if too_many == 0 {
+            return Vec::new();
+        }
+        let mut channels: Vec<String> = self.cursors.positions.keys().cloned().collect();
+        channels.sort_by_key(|channel| self.moved.get(channel).copied().unwrap_or_default());
+        channels.truncate(too_many);
+        for channel in &channels {
+            self.cursors.positions.remove(channel);
+            self.moved.remove(channel);
+        }
+        channels
     }
 
     pub(crate) fn event(&mut self, key: &str, seq: u64) -> Seen {
@@ -86,7 +117,7 @@ impl Received {
         if repeated && self.confirmed {
             return Seen::Before;
         }
-        self.cursors.set(key, seq);
+        self.set(key, seq);
         if repeated { Seen::Rewound } else { Seen::New }
     }
 
@@ -95,7 +126,7 @@ impl Received {
         let other = self.cursors.epoch.as_deref().is_some_and(|epoch| epoch != frame.epoch);
         let before = self.cursors.positions.get(&*frame.channel).copied();
         self.cursors.enter(&frame.epoch);
-        self.cursors.set(&frame.channel, frame.seq);
+        self.set(&frame.channel, frame.seq);
         self.confirmed = true;
         let reason = match before {
             _ if other => ResyncReason::OtherEpoch { epoch: frame.epoch.clone().into_owned() },
@@ -144,6 +175,17 @@ mod tests {
         assert_eq!(reason, ResyncReason::OtherEpoch { epoch: "e2".into() });
         assert_eq!(at.cursors.positions, BTreeMap::from([("c".into(), 3)]));
         assert_eq!(at.event("c", 4), Seen::New);
+    }
+
+    #[test]
+    fn the_quietest_channels_are_left_out() {
+        let mut at = Received::new(Cursors::default());
+        for key in ["a", "b", "c", "a"] {
+            at.event(key, 1);
+        }
+        assert!(at.leave_out(3).is_empty());
+        assert_eq!(at.leave_out(1), ["b", "c"]);
+        assert_eq!(at.cursors.positions, BTreeMap::from([("a".into(), 1)]));
     }
 
     #[test]

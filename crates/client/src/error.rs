@@ -40,12 +40,20 @@ impl Error {
         }
     }
 
-    /// Whether repeating the connection attempt cannot help.
-    pub(crate) fn is_final(&self) -> bool {
+    /// Whether dialing again cannot help. What a proxy says while the server restarts, such as "not found", does not count.
+    pub(crate) fn ends_dialing(&self) -> bool {
         match self {
             Self::Unauthorized(_) | Self::Option(_) | Self::Invalid(_) | Self::Closed => true,
-            Self::Refused(detail) => detail.code != Code::RateLimited && detail.code.http_status() < 500,
+            Self::Refused(detail) => matches!(detail.code, Code::ForbiddenRight | Code::UpgradeRequired),
             Self::Timeout | Self::Unreachable(_) | Self::Protocol(_) => false,
+        }
+    }
+
+    /// Whether announcing the same agents again cannot help.
+    pub(crate) fn ends_greeting(&self) -> bool {
+        match self {
+            Self::Refused(detail) => detail.code != Code::RateLimited && detail.code.http_status() < 500,
+            other => other.ends_dialing(),
         }
     }
 }

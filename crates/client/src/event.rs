@@ -89,7 +89,7 @@ pub enum Handoff {
 /// The client's positions and the server's log do not fit together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resync {
-    /// The channel or `swarm:<id>` where it was noticed.
+    /// The channel or `swarm:<id>` where it was noticed; empty when the reason names several.
     pub channel: String,
     /// What does not fit.
     pub reason: ResyncReason,
@@ -109,6 +109,12 @@ pub enum ResyncReason {
         missed_from: u64,
         /// First position that is still there.
         first_available: u64,
+    },
+    /// More channels are followed than one connection can resume. These start at the head again; what they missed meanwhile
+    /// must be read from history.
+    TooManyCursors {
+        /// The channels that were quiet for longest.
+        channels: Vec<String>,
     },
     /// The log continues at an earlier position than the client had seen. What it saw after that may not have happened.
     Rewound {

@@ -14,7 +14,7 @@ use switchboard_protocol::frame::Heartbeat;
 use switchboard_protocol::frame::client::{ClientFrame, Hello, HelloAgent};
 use switchboard_protocol::frame::server::{ErrorFrame, ServerFrame};
 use switchboard_protocol::json::Limits;
-use switchboard_protocol::limits::{HELLO_CURSORS_MAX, JSON_DEPTH_MAX};
+use switchboard_protocol::limits::{HELLO_AGENTS_MAX, HELLO_CURSORS_MAX, JSON_DEPTH_MAX};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
@@ -32,9 +32,8 @@ use crate::socket::{Dialer, Link, Socket};
 /// How many repeatable frames go out between two pings that confirm them.
 const CONFIRM_EVERY: usize = 64;
 
-/// Frames waiting for the writer before the connection is given up. All that callers can have on their way fits; what does
-/// not are the answers to a server that pings without end and reads nothing.
-const OUTBOX_MAX: usize = 4096;
+/// Answers to a server that pings without end and reads nothing, before the connection is given up.
+const UNREAD_ANSWERS_MAX: usize = 1024;
 
 /// What a handle asks of the session.
 #[derive(Debug)]
@@ -102,7 +101,8 @@ struct State {
     greeting: Option<Greeting>,
     backoff: Backoff,
     nonce: u64,
-    connected_before: bool,
+    /// The caller was told of a loss and not yet of the return.
+    told_lost: bool,
 }
 
 /// What belongs to one connection.
@@ -140,7 +140,7 @@ impl Session {
             greeting: None,
             backoff: Backoff::new(parts.tuning.backoff_min, parts.tuning.backoff_max),
             nonce: 0,
-            connected_before: false,
+            told_lost: false,
         };
         Self { parts, state }
     }
@@ -182,7 +182,7 @@ impl Session {
             };
             match dialed {
                 Ok(socket) => return Ok(socket),
-                Err(failed) if failed.error.is_final() => return Err(failed.error),
+                Err(failed) if failed.error.ends_dialing() => return Err(failed.error),
                 Err(failed) => {
                     end = End::Lost { reason: failed.error.to_string(), retry_after: failed.retry_after };
                 }
@@ -196,6 +196,7 @@ impl Session {
         let retry_in = self.state.backoff.next_delay(jitter).max(retry_after.unwrap_or_default());
         tracing::debug!(reason, ?retry_in, "bus connection lost");
         self.parts.queue.push(Event::Disconnected { reason, retry_in });
+        self.state.told_lost = true;
         let wake_at = Instant::now() + retry_in;
         loop {
             tokio::select! {
@@ -244,12 +245,12 @@ impl Session {
             self.take(command, Some(connection));
         }
         // What the writer does not take now would hold up the closing.
-        let _ = connection.hand_over();
+        let _ = connection.hand_over(self.outbox_max());
     }
 
     async fn serve(&mut self, connection: &mut Connection) -> End {
         loop {
-            if let Some(end) = connection.hand_over() {
+            if let Some(end) = connection.hand_over(self.outbox_max()) {
                 return end;
             }
             if connection.missed && self.parts.queue.is_drained() {
@@ -275,6 +276,11 @@ impl Session {
                 return end;
             }
         }
+    }
+
+    /// Frames that may wait for the writer: all that callers can have on their way, and some answers.
+    fn outbox_max(&self) -> usize {
+        2 * (self.parts.tuning.in_flight_max + Unconfirmed::MAX + HELLO_AGENTS_MAX) + UNREAD_ANSWERS_MAX
     }
 
     /// Wait for the next thing to do. Callers come before the server: they are few and bounded, its frames are not.
@@ -320,7 +326,10 @@ impl Session {
                 }
             }
             Command::Presence { agent_id, text } => {
-                self.state.presence.insert(agent_id, text.clone());
+                let known = self.state.presence.contains_key(&agent_id);
+                if known || self.state.presence.len() < HELLO_AGENTS_MAX {
+                    self.state.presence.insert(agent_id, text.clone());
+                }
                 if let Some(connection) = connection.filter(|connection| connection.ready_at.is_some()) {
                     connection.outbox.push_back(text);
                 }
@@ -338,6 +347,11 @@ impl Session {
 
     /// Send `hello` and behind it the ping whose pong says that it was accepted and the present state is complete.
     fn greet(&mut self, connection: &mut Connection) {
+        let channels = self.parts.received.leave_out(HELLO_CURSORS_MAX);
+        if !channels.is_empty() {
+            let reason = ResyncReason::TooManyCursors { channels };
+            self.parts.queue.push(Event::Resync(Resync { channel: String::new(), reason }));
+        }
         let nonce = self.next_nonce();
         let greeting = self.state.greeting.get_or_insert_with(|| Greeting::of(self.parts.agents.clone()));
         greeting.nonce = nonce;
@@ -345,13 +359,7 @@ impl Session {
         let hello = Hello {
             instance_id: self.parts.instance_id.as_str().into(),
             agents: greeting.agents.clone(),
-            // The protocol carries so many and no more; channels beyond start at the head again.
-            cursors: cursors
-                .positions
-                .iter()
-                .take(HELLO_CURSORS_MAX)
-                .map(|(key, seq)| (key.clone(), *seq))
-                .collect(),
+            cursors: cursors.positions.clone(),
             epoch: cursors.epoch.as_deref().map(Into::into),
         };
         connection.send(&ClientFrame::Hello(hello));
@@ -440,7 +448,7 @@ impl Session {
             connection.ready_at = Some(Instant::now());
             connection.outbox.extend(self.state.presence.values().cloned());
             self.send_repeatable(connection);
-            if std::mem::replace(&mut self.state.connected_before, true) {
+            if std::mem::take(&mut self.state.told_lost) {
                 self.parts.queue.push(Event::Reconnected);
             }
             self.parts.ready.send_replace(true);
@@ -475,7 +483,7 @@ impl Session {
                 self.parts.queue.push(Event::Refused { client_msg_id: None, error: detail });
                 None
             }
-            Some(greeting) if greeting.replies.is_empty() => Some(if error.is_final() {
+            Some(greeting) if greeting.replies.is_empty() => Some(if error.ends_greeting() {
                 End::Final(error)
             } else {
                 let retry_after = detail.retry_after_s.map(Duration::from_secs);
@@ -556,13 +564,13 @@ impl Greeting {
 
 impl Connection {
     /// Give the writer as much of the outbox as it takes now.
-    fn hand_over(&mut self) -> Option<End> {
+    fn hand_over(&mut self, outbox_max: usize) -> Option<End> {
         while let Some(frame) = self.outbox.pop_front() {
             match self.link.outgoing.try_send(frame) {
                 Ok(()) => {}
                 Err(mpsc::error::TrySendError::Full(frame)) => {
                     self.outbox.push_front(frame);
-                    let stuck = self.outbox.len() > OUTBOX_MAX;
+                    let stuck = self.outbox.len() > outbox_max;
                     return stuck.then(|| End::lost("the server does not read"));
                 }
                 Err(mpsc::error::TrySendError::Closed(_)) => {

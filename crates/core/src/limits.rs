@@ -17,9 +17,9 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Bytes of payload that may wait for the writer before submissions are told to slow down.
 pub const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// Events kept in memory per stream for followers near its head.
-pub const TAIL_EVENTS_MAX: usize = 4096;
+pub const TAIL_EVENTS_MAX: usize = 2048;
 /// Bytes of events kept in memory per stream.
-pub const TAIL_BYTES_MAX: usize = 4 << 20;
+pub const TAIL_BYTES_MAX: usize = 1 << 20;
 /// Bytes handed to one socket before it must have written them.
 pub const SOCKET_BURST_BYTES_MAX: usize = 64 * 1024;
 /// Events read from the store in one page for a follower.
@@ -32,6 +32,8 @@ pub const HISTORY_PAGE_MAX: usize = 200;
 pub const SCAN_ROWS_MAX: usize = 5000;
 /// Agents one `hello` may announce.
 pub const HELLO_AGENTS_MAX: usize = 64;
+/// Agents one instance may have announced in one vault within the last month.
+pub const AGENTS_PER_INSTANCE_MAX: u32 = 1000;
 /// Cursors one `hello` may carry.
 pub const HELLO_CURSORS_MAX: usize = 256;
 /// Channels of one vault.
@@ -56,6 +58,8 @@ pub const ANNOUNCED_MS: WallMs = DAY_MS;
 pub const POLL_WAIT_MS_MAX: u64 = 60_000;
 /// Default deadline of a question.
 pub const QUESTION_DEADLINE_MS: WallMs = DAY_MS;
+/// Furthest deadline of a handoff.
+pub const HANDOFF_DEADLINE_MS_MAX: WallMs = 7 * DAY_MS;
 /// Furthest deadline of a question.
 pub const QUESTION_DEADLINE_MS_MAX: WallMs = 7 * DAY_MS;
 /// Tolerated difference between a token assertion's `iat` and the hub's clock.

@@ -194,14 +194,14 @@ pub enum Write {
     Receipt(Receipt),
     /// → [`Outcome::Announced`].
     Announce(Announce),
-    /// The announced agents of `instance` that `node` holds and that are not in `keep` are closed. → [`Outcome::Closed`].
+    /// Those of the named agents of `instance` that `node` holds are closed. → [`Outcome::Closed`].
     Close {
         /// The instance.
         instance: InstanceNo,
         /// The node that held their socket.
         node: u64,
-        /// Agents (with their vaults) that another socket still holds.
-        keep: Vec<(VaultId, String)>,
+        /// The agents with their vaults; others of the instance stay as they are.
+        only: Vec<(VaultId, String)>,
     },
     /// Agents held by nodes other than `alive` are closed. → [`Outcome::Closed`].
     CloseOrphans {
@@ -363,7 +363,8 @@ pub enum Write {
         instance: InstanceNo,
         /// The agent.
         agent: String,
-        /// Stream and position; never moves back.
+        /// Stream and position; never moves back. Numbers above [`crate::ids::STREAM_ID_MAX`] are marks of the engine's own
+        /// and are kept as they are; those of streams that are not there are passed over.
         positions: Vec<(StreamId, u64)>,
     },
     /// `inner`, at most once per key. → [`Outcome::Once`], or [`Refusal::IdReused`] when the key came with another request.
@@ -441,6 +442,7 @@ impl Write {
             Self::Append(append) => append.data.len() + append.from_agent.len(),
             Self::HandoffOffer { frame, .. } | Self::HandoffSettle { frame, .. } => frame.len(),
             Self::Once { inner, .. } => inner.size(),
+            Self::Log(entries) => entries.len() * 512,
             _ => 0,
         }
     }

@@ -1,8 +1,11 @@
 //! Bearers: from the token on a request to the principal behind it, remembered for a few seconds.
 
+use crate::hub::Hub;
+use crate::refusal;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use switchboard_core::digest::{Digest, framed};
 use switchboard_core::port::store::{Credential, Store};
@@ -21,11 +24,28 @@ pub fn bearer_hash(bearer: &str) -> Digest {
     framed("switchboard.bearer.v1", &[bearer.as_bytes()])
 }
 
+/// Whether the instance still may act: looked at again after a wait, on a socket, after a ring. A bearer that merely ran
+/// out is good for what it began.
+pub async fn still_good(hub: &Hub, who: &Principal) -> Result<(), Detail> {
+    let found =
+        hub.store().instance(who.instance_id.clone()).await.map_err(|error| refusal::store(&error))?;
+    match found {
+        None => Err(refusal::revoked()),
+        Some(row) if row.revoked_ms.is_some() => Err(refusal::revoked()),
+        Some(row) if row.grace_until_ms.is_some_and(|end| end <= hub.clock().wall_ms()) => {
+            Err(refusal::lease_expired())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 /// Looks bearers up.
 #[derive(Debug, Default)]
 pub struct Credentials {
     fixed: Mutex<HashMap<Digest, Arc<Principal>>>,
     remembered: Mutex<HashMap<Digest, (Arc<Principal>, Duration)>>,
+    // Grows with each `forget`, so that what was read before one is not remembered behind it.
+    forgotten: AtomicU64,
 }
 
 impl Credentials {
@@ -45,6 +65,7 @@ impl Credentials {
         if let Some(known) = self.known(&hash, clock) {
             return Ok(known);
         }
+        let before = self.forgotten.load(Ordering::Acquire);
         let found =
             store.credential(hash, clock.wall_ms()).await.map_err(|error| crate::refusal::store(&error))?;
         let principal = match found {
@@ -53,7 +74,9 @@ impl Credentials {
             Some(Credential::LeaseExpired) => return Err(crate::refusal::lease_expired()),
             Some(Credential::Expired) | None => return Err(crate::refusal::unauthorized()),
         };
-        self.remember(hash, principal.clone(), clock);
+        if self.forgotten.load(Ordering::Acquire) == before {
+            self.remember(hash, principal.clone(), clock);
+        }
         Ok(principal)
     }
 
@@ -77,6 +100,7 @@ impl Credentials {
 
     /// Forgets what was remembered: something changed.
     pub fn forget(&self) {
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
         self.remembered.lock().clear();
     }
 

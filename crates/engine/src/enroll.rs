@@ -16,7 +16,6 @@ use switchboard_core::limits::{
     ACCESS_TOKEN_MS, ASSERTION_SKEW_MS, DEVICE_CODE_MS, DEVICE_INTERVAL_MS, INSTANCES_MAX, LEASE_GRACE_MS,
     LEASE_MS,
 };
-use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::InstanceRow;
 use switchboard_core::principal::{InstanceKind, Principal};
 use switchboard_core::rights::Rights;
@@ -108,9 +107,7 @@ pub async fn device_token(
         Outcome::Instance { instance_id, .. } => enrollment(&issuer, instance_id, &lease_id, now_ms),
         _ => Vec::new(),
     };
-    let answer = hub.once(request, write, Arc::new(render)).await?;
-    hub.doorbell().ring(&[Topic::Credentials]);
-    Ok(answer)
+    hub.once(request, write, Arc::new(render)).await
 }
 
 fn key(text: &str, field: &str) -> Result<[u8; 32], Detail> {

@@ -4,19 +4,19 @@ use crate::credentials::Credentials;
 use crate::presence;
 use crate::refusals::Refusals;
 use crate::settings::Settings;
-use crate::stream::Streams;
+use crate::stream::{Stream, Streams};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use switchboard_core::gid::GidCipher;
-use switchboard_core::ids::{PersonNo, VaultId};
+use switchboard_core::ids::{PersonNo, StreamId, VaultId};
 use switchboard_core::keys::HubKeys;
 use switchboard_core::port::doorbell::{Doorbell, Topic};
-use switchboard_core::port::store::{Genesis, Installation, Store, StoreError, SwarmRow};
+use switchboard_core::port::store::{Genesis, Installation, Store, StoreError, StreamOwner, SwarmRow};
 use switchboard_core::principal::{InstanceKind, Principal};
 use switchboard_core::random::{self, Entropy};
-use switchboard_core::rights::Rights;
+use switchboard_core::rights::{Right, Rights};
 use switchboard_core::time::Clock;
 use switchboard_core::write::{Batch, Outcome, VaultInfo, Write};
 use switchboard_protocol::Detail;
@@ -93,6 +93,7 @@ pub struct Hub {
     pub sessions: crate::session::Sessions,
     pub(crate) vaults: RwLock<HashMap<VaultId, VaultInfo>>,
     pub(crate) swarms: RwLock<SwarmTable>,
+    reading: tokio::sync::Mutex<()>,
     /// Names this run of this process: the agents of a dead one are closed.
     pub node: u64,
     stop: CancellationToken,
@@ -125,6 +126,7 @@ impl Hub {
             sessions: crate::session::Sessions::default(),
             vaults: RwLock::default(),
             swarms: RwLock::default(),
+            reading: tokio::sync::Mutex::default(),
             node: u64::from_be_bytes(random::bytes(&*ports.entropy)) >> 1,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -160,12 +162,14 @@ impl Hub {
     }
 
     pub(crate) async fn read_vaults(&self) -> Result<(), StoreError> {
+        let _turn = self.reading.lock().await; // an older answer must not replace a newer one
         let vaults = self.store().vaults().await?;
         *self.vaults.write() = vaults.into_iter().map(|vault| (vault.vault, vault)).collect();
         Ok(())
     }
 
     pub(crate) async fn read_swarms(&self) -> Result<(), StoreError> {
+        let _turn = self.reading.lock().await; // as above
         let swarms = self.store().swarms().await?;
         let mut table = SwarmTable::default();
         for instance in self.store().instances().await? {
@@ -300,6 +304,34 @@ impl Hub {
         let mut vaults: Vec<_> = self.vaults.read().values().cloned().collect();
         vaults.sort_by(|one, other| one.name.cmp(&other.name));
         vaults
+    }
+
+    /// A stream by number, also one that was made a moment ago and is not in the directory yet.
+    pub async fn stream(&self, id: StreamId) -> Result<Option<Arc<Stream>>, StoreError> {
+        if let Some(known) = self.streams.get(id) {
+            return Ok(Some(known));
+        }
+        Ok(self.store().stream_by_id(id).await?.map(|info| self.streams.learn(&info)))
+    }
+
+    /// The stream of this owner, also one that was made a moment ago and that the directory has yet to hear of.
+    pub async fn find_stream(&self, owner: &StreamOwner) -> Result<Option<Arc<Stream>>, StoreError> {
+        if let Some(known) = self.streams.find(owner) {
+            return Ok(Some(known));
+        }
+        let found = self.store().stream(owner.clone()).await?;
+        Ok(found.map(|info| self.streams.learn(&info)))
+    }
+
+    /// Whether the caller belongs to the network of this stream: every channel is its organization's, a swarm its members'.
+    pub fn is_member(&self, who: &Principal, stream: StreamId) -> bool {
+        let known = self.streams.get(stream);
+        known.is_some_and(|stream| match &stream.owner {
+            StreamOwner::Channel { .. } => true,
+            StreamOwner::Swarm { swarm } => {
+                who.may(Right::Admin) || self.handle_in(who.owner, swarm).is_some()
+            }
+        })
     }
 
     /// The handle of a person in a swarm.

@@ -25,8 +25,8 @@ use switchboard_protocol::json::Limits;
 use switchboard_protocol::message::MessageType;
 use tokio::time::Sleep;
 
-/// Marks an inbox as begun, also while no stream exists: a position in a stream that never does.
-const BEGUN: StreamId = StreamId(0);
+/// Numbers from here on are no streams but marks: far above [`switchboard_core::ids::STREAM_ID_MAX`].
+const MARKS: u32 = 1 << 31;
 /// An inbox passes events that were not for it once there are so many: not worth a write each.
 const PASSED_MIN: u64 = 64;
 /// Messages handed over at once.
@@ -82,16 +82,17 @@ pub async fn attend(hub: &Hub, owner: &Owner<'_>, role: Option<&str>) -> Result<
     };
     let mut writes = vec![Write::Announce(announce)];
     let positions = positions(hub, owner).await.map_err(failed)?;
-    if !positions.contains_key(&BEGUN) {
-        let heads = streams(hub, owner).into_iter().map(|stream| (stream.id, stream.head()));
-        writes.push(advance(owner, heads.chain([(BEGUN, 1)]).collect()));
+    let heads = beginnings(hub, owner, &positions);
+    if !heads.is_empty() {
+        writes.push(advance(owner, heads));
     }
     let outcomes = hub.commit(writes).await.map_err(failed)?;
     match outcomes.first() {
         Some(Outcome::Refused(refused)) => Err(refusal::of(refused)),
         Some(Outcome::Announced { changed: true }) => {
             hub.doorbell().ring(&[Topic::Vault(owner.vault)]);
-            Ok(())
+            // The caller's next look at who is there finds it, whenever the room gets round to it.
+            hub.presence.refresh(hub.store(), vec![owner.vault]).await.map_err(failed)
         }
         _ => Ok(()),
     }
@@ -105,7 +106,26 @@ pub async fn attends(hub: &Hub, owner: &Owner<'_>) -> Result<bool, Detail> {
         row.state != Presence::Closed && fresh
     });
     let positions = positions(hub, owner).await.map_err(|error| refusal::store(&error))?;
-    Ok(present && positions.contains_key(&BEGUN))
+    Ok(present && beginnings(hub, owner, &positions).is_empty())
+}
+
+/// Marks an inbox as begun in a vault, also while that has no stream: a position in a stream that can never be. Vault ids
+/// are random, so their first bits tell them apart.
+fn mark(vault: VaultId) -> StreamId {
+    let [first, second, third, fourth, ..] = vault.0;
+    StreamId(u32::from_be_bytes([first, second, third, fourth]) | MARKS)
+}
+
+/// Where the inbox begins in the streams it has no position in, and which were there before it: those of a vault that it
+/// was not begun in, and of swarms joined since.
+fn beginnings(hub: &Hub, owner: &Owner<'_>, positions: &HashMap<StreamId, u64>) -> Vec<(StreamId, u64)> {
+    let mark = mark(owner.vault);
+    let begun = positions.contains_key(&mark);
+    let channels = if begun { Vec::new() } else { hub.streams.channels(owner.vault) };
+    let streams = channels.into_iter().chain(swarms(hub, owner));
+    let unknown = streams.filter(|stream| !positions.contains_key(&stream.id));
+    let heads = unknown.map(|stream| (stream.id, stream.head()));
+    heads.chain((!begun).then_some((mark, 1))).collect()
 }
 
 /// The caller speaks for these agents no more: they close like those of a lost socket, after the grace, unless somebody
@@ -122,7 +142,8 @@ pub async fn answer(
     wait_ms: u64,
 ) -> Result<Option<ServerFrame<'static>>, Detail> {
     permit(owner.who, crate::govern::Act::UseBus)?;
-    let Some(stream) = hub.streams.get(question.stream) else { return Ok(None) };
+    let stream = hub.stream(question.stream).await.map_err(|error| refusal::store(&error))?;
+    let Some(stream) = stream else { return Ok(None) };
     let mut follower = Follower::new(hub.clone(), viewer(owner), false);
     follower.add(&stream, Start::After(question.seq));
     let gid = hub.gids.gid(question);
@@ -163,10 +184,9 @@ async fn positions(hub: &Hub, owner: &Owner<'_>) -> Result<HashMap<StreamId, u64
     Ok(hub.store().inbox(owner.who.instance, owner.agent.to_owned()).await?.into_iter().collect())
 }
 
-fn streams(hub: &Hub, owner: &Owner<'_>) -> Vec<Arc<crate::stream::Stream>> {
+fn swarms(hub: &Hub, owner: &Owner<'_>) -> Vec<Arc<crate::stream::Stream>> {
     let swarms = hub.joined(owner.who.owner).into_iter();
-    let swarms = swarms.filter_map(|swarm| hub.streams.find(&StreamOwner::Swarm { swarm }));
-    hub.streams.channels(owner.vault).into_iter().chain(swarms).collect()
+    swarms.filter_map(|swarm| hub.streams.find(&StreamOwner::Swarm { swarm })).collect()
 }
 
 fn viewer(owner: &Owner<'_>) -> Viewer {
@@ -210,14 +230,17 @@ async fn wait(
     limit: usize,
 ) -> Result<Taken, Detail> {
     let mut follower = Follower::new(hub.clone(), viewer(owner), false);
-    let begun = positions.contains_key(&BEGUN);
-    let start = |id: &StreamId| match positions.get(id) {
+    let begun = positions.contains_key(&mark(owner.vault));
+    let channel = |id: &StreamId| match positions.get(id) {
         Some(at) => Start::After(*at),
         None if begun => Start::After(0), // made since: all of it is new
         None => Start::Head,
     };
-    follower.add_vault(owner.vault, |stream| start(&stream.id));
-    streams(hub, owner).iter().for_each(|stream| follower.add(stream, start(&stream.id)));
+    follower.add_vault(owner.vault, |stream| channel(&stream.id));
+    for swarm in swarms(hub, owner) {
+        let start = positions.get(&swarm.id).map_or(Start::Head, |at| Start::After(*at));
+        follower.add(&swarm, start);
+    }
     let mut timeout = timeout(wait_ms);
     let mut out = Outbox::default();
     let mut frames = Vec::new();
@@ -251,9 +274,9 @@ async fn drop_received(
         return Ok(HashSet::new());
     }
     let receipts = hub.store().receipts(events).await?;
-    let own = receipts
-        .into_iter()
-        .filter(|row| row.instance == owner.who.instance && row.agent == receiver(hub, owner, row.event));
+    // In a swarm a receipt is the handle's, which all agents of an instance share: there the positions alone decide.
+    let own =
+        receipts.into_iter().filter(|row| row.instance == owner.who.instance && row.agent == owner.agent);
     let received: HashSet<EventId> = own.map(|row| row.event).collect();
     frames.retain(|frame| message(frame).is_none_or(|id| !received.contains(&id)));
     Ok(received.into_iter().map(|id| id.stream).collect())
@@ -265,7 +288,13 @@ fn parse(frame: &[u8]) -> Option<ServerFrame<'static>> {
 }
 
 async fn unread(hub: &Hub, owner: &Owner<'_>, limit: usize) -> Result<Vec<ServerFrame<'static>>, StoreError> {
-    let ids = hub.store().unread(owner.who.instance, owner.agent.to_owned(), limit).await?;
+    let mut ids = hub.store().unread(owner.who.instance, owner.agent.to_owned(), limit).await?;
+    for swarm in hub.joined(owner.who.owner) {
+        if let Some(handle) = hub.handle_in(owner.who.owner, &swarm) {
+            ids.extend(hub.store().unread(owner.who.instance, handle, limit).await?);
+        }
+    }
+    ids.truncate(limit);
     let events = hub.store().events(ids).await?;
     let deliver = |event: StoredEvent| {
         parse(&frame::deliver(&event, &hub.gids, event.from_instance == owner.who.instance))

@@ -6,6 +6,7 @@
 
 use crate::hub::Hub;
 use crate::refusal;
+use std::sync::Arc;
 use switchboard_core::digest::{Digest, framed, hmac};
 use switchboard_core::ids::base32;
 use switchboard_core::random;
@@ -103,5 +104,10 @@ impl Hub {
             Outcome::Once { body, .. } => Ok(body),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// The same for a request whose answer has no body.
+    pub async fn once_silent(&self, request: &Request, write: Write) -> Result<(), Detail> {
+        self.once(request, write, Arc::new(|_| Vec::new())).await.map(drop)
     }
 }

@@ -31,6 +31,9 @@ impl VaultAgents {
     fn put(&mut self, row: AgentRow) {
         let version = row.version;
         let key = (row.instance, row.agent.clone());
+        if self.rows.get(&key).is_some_and(|known| known.version > version) {
+            return; // two looks overtook each other
+        }
         self.order.insert(version, key.clone());
         if let Some(old) = self.rows.insert(key, row).filter(|old| old.version != version) {
             self.order.remove(&old.version);
@@ -98,7 +101,8 @@ impl Room {
             self.rung.notified().await;
             let vaults: Vec<_> = self.changed.lock().drain().collect();
             if let Err(error) = self.refresh(store, vaults.clone()).await {
-                tracing::warn!(%error, "presence could not be read; it is tried again with the next change");
+                tracing::warn!(%error, "presence could not be read; it is tried again");
+                vaults.iter().for_each(|vault| self.ring(*vault));
             }
             vaults
                 .iter()
@@ -133,11 +137,6 @@ impl Room {
     pub fn is_held(&self, instance: InstanceNo, vault: VaultId, agent: &str) -> bool {
         let held = self.held.lock();
         held.get(&instance).is_some_and(|agents| agents.contains_key(&(vault, agent.to_owned())))
-    }
-
-    /// The agents that sockets of this node speak for.
-    pub fn held(&self, instance: InstanceNo) -> Vec<(VaultId, String)> {
-        self.held.lock().get(&instance).map(|agents| agents.keys().cloned().collect()).unwrap_or_default()
     }
 }
 

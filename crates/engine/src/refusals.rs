@@ -8,6 +8,12 @@ use switchboard_protocol::Detail;
 
 /// Kinds of refusals remembered between two writes; what is beyond is counted together.
 const KINDS_MAX: usize = 1000;
+/// Longest text of a refusal in the log: what a caller chose must not fill the disk.
+const TEXT_CHARS_MAX: usize = 160;
+
+fn cut(text: &str) -> String {
+    text.chars().take(TEXT_CHARS_MAX).collect()
+}
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Kind {
@@ -24,7 +30,7 @@ impl Refusals {
     /// Counts one.
     pub fn note(&self, verb: &'static str, actor: &str, detail: &Detail) {
         let mut counts = self.0.lock();
-        let kind = Kind { verb, actor: actor.to_owned(), why: crate::refusal::why(detail) };
+        let kind = Kind { verb, actor: cut(actor), why: cut(&crate::refusal::why(detail)) };
         let kind = if counts.len() < KINDS_MAX || counts.contains_key(&kind) {
             kind
         } else {

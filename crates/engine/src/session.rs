@@ -106,7 +106,6 @@ pub struct Settled {
 pub struct Session {
     hub: Arc<Hub>,
     who: Arc<Principal>,
-    bearer: [u8; 32],
     follower: Follower,
     greeted: bool,
     batch: Vec<Write>,
@@ -126,17 +125,15 @@ struct Due {
 }
 
 impl Session {
-    /// A session of an authenticated instance. `bearer` is the hash of its token, to be looked at again when credentials
-    /// change.
+    /// A session of an authenticated instance.
     #[must_use]
-    pub fn new(hub: Arc<Hub>, who: Arc<Principal>, bearer: [u8; 32]) -> Self {
+    pub fn new(hub: Arc<Hub>, who: Arc<Principal>) -> Self {
         let follower = Follower::new(hub.clone(), Viewer::connection(&who), true);
         hub.sessions.add(who.instance, &follower.waker);
         hub.counters.sockets.fetch_add(1, Ordering::Relaxed);
         Self {
             hub,
             who,
-            bearer,
             follower,
             greeted: false,
             batch: Vec::new(),
@@ -144,7 +141,8 @@ impl Session {
             pongs: VecDeque::new(),
             presence_seen: HashMap::new(),
             notices: notices::Sent::default(),
-            due: Due::default(),
+            // Looked at once more now that rings reach it: a revocation may have come in between.
+            due: Due { credential: true, ..Due::default() },
         }
     }
 
@@ -282,7 +280,10 @@ impl Session {
             self.tell_presence(out);
         }
         if std::mem::take(&mut self.due.notices) {
-            self.tell_notices(out).await.map_err(failed)?;
+            match self.tell_notices(out).await {
+                Err(StoreError::Overloaded) => self.due.notices = true, // with the next tick
+                told => told.map_err(failed)?,
+            }
         }
         let before = out.frames.len();
         self.follower.fill(out).await.map_err(failed)?;
@@ -308,17 +309,16 @@ impl Session {
     }
 
     async fn check_credential(&mut self) -> Result<(), Close> {
-        use switchboard_core::port::store::Credential;
-        if !self.hub.credentials.is_fixed_hash(&self.bearer) {
-            let now_ms = self.hub.clock().wall_ms();
-            match self.hub.store().credential(self.bearer, now_ms).await.map_err(failed)? {
-                Some(Credential::Revoked) => return Err(Close(Some(refusal::revoked()))),
-                Some(Credential::LeaseExpired) => return Err(Close(Some(refusal::lease_expired()))),
-                // An access token is good for the connection it opened, also when it ends meanwhile.
-                Some(Credential::Good(_) | Credential::Expired) | None => {}
+        match crate::credentials::still_good(&self.hub, &self.who).await {
+            Ok(()) => {}
+            Err(detail) if detail.code == switchboard_protocol::Code::RateLimited => {
+                self.due.credential = true
             }
+            Err(detail) => return Err(Close(Some(detail))),
         }
-        self.follow_swarms(&std::collections::BTreeMap::new(), true);
+        if self.greeted {
+            self.follow_swarms(&std::collections::BTreeMap::new(), false);
+        }
         Ok(())
     }
 }

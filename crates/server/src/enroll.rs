@@ -41,7 +41,7 @@ pub async fn access_token(
     let body: InstanceTokenRequest = read(&bytes)?;
     let once = posted.once(&doors.hub, &instance_id, &bytes)?;
     let minted = enroll::access_token(&doors.hub, &once, &instance_id, &body).await;
-    Ok(json(&minted.inspect_err(|detail| doors.hub.refused("instance.token", &instance_id, detail))?))
+    Ok(json(&minted.inspect_err(|detail| doors.hub.refused("instance.token", "unproven", detail))?))
 }
 
 /// An instance renews its lease.

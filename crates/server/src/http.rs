@@ -22,6 +22,9 @@ use switchboard_protocol::{
     Code, Detail, HEADER_IDEMPOTENCY_KEY, HEADER_PROTOCOL, PROTOCOL_VERSION, body, protocol_compatible,
 };
 
+/// Time a client has to send a body: whoever holds a connection without using it must not hold it for ever.
+const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// A refused request.
 #[derive(Debug)]
 pub struct Refused(pub Box<Detail>);
@@ -158,7 +161,9 @@ impl<S: Send + Sync> axum::extract::FromRequest<S> for Raw {
     type Rejection = Refused;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
-        let read = axum::body::to_bytes(request.into_body(), switchboard_core::limits::BODY_BYTES_MAX).await;
+        let read = axum::body::to_bytes(request.into_body(), switchboard_core::limits::BODY_BYTES_MAX);
+        let slow = |_| refusal::bad_field("body", "Send the whole body within 30 s.").reason("timeout");
+        let read = tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(slow)?;
         let bytes = read.map_err(|_| refusal::bad_field("body", "Send at most 1 MiB, completely."))?;
         Ok(Self(bytes))
     }

@@ -40,7 +40,14 @@ impl Doors {
     #[must_use]
     pub fn new(hub: Arc<Hub>, backend: &'static str) -> Self {
         let started = hub.clock().monotonic();
-        Self { hub, started, backend, origins: Arc::default(), probe: Arc::default(), mcp: mcp::Options::default() }
+        Self {
+            hub,
+            started,
+            backend,
+            origins: Arc::default(),
+            probe: Arc::default(),
+            mcp: mcp::Options::default(),
+        }
     }
 
     /// Every route behind one service.

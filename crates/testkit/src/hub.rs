@@ -257,6 +257,12 @@ impl Http {
         self.send(self.client.delete(format!("{}{path}", self.url))).await
     }
 
+    /// A request with this credential, not yet sent.
+    pub(crate) fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.client.request(method, format!("{}{path}", self.url));
+        if self.bearer.is_empty() { request } else { request.bearer_auth(&self.bearer) }
+    }
+
     async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
         let request = if self.bearer.is_empty() { request } else { request.bearer_auth(&self.bearer) };
         let response =

@@ -1,11 +1,18 @@
 //! For tests only: a hub on port 0 over a temporary directory, with a clock that can be moved, and clients that speak the
 //! bare wire so that a test sees every frame.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a helper of tests fails by panicking; that is what it is for"
+)]
+
 pub mod hub;
+pub mod mcp;
 pub mod process;
 pub mod socket;
 
 pub use hub::{Http, Options, TestHub, Token};
+pub use mcp::Mcp;
 pub use process::Process;
 pub use socket::Socket;
 

@@ -29,7 +29,7 @@ use crate::receipts::Receipts;
 use crate::usage::Usage;
 
 /// Acknowledgements are awaited up to this; a run that reaches it fails.
-const ACK_LIMIT: Duration = Duration::from_secs(30);
+const ACK_LIMIT: Duration = Duration::from_mins(2);
 const MESSAGES_BUFFERED: usize = 1 << 20;
 
 /// A private nats-server, published to in atomic batches of up to `BATCH` messages; 1 is plain publishing.

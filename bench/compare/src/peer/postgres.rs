@@ -18,7 +18,7 @@ use crate::process::{Process, find_program, free_port};
 use crate::receipts::Receipts;
 use crate::usage::Usage;
 
-const INIT_LIMIT: Duration = Duration::from_mins(1);
+const INIT_LIMIT: Duration = Duration::from_mins(3);
 const ROLE: &str = "bench";
 
 /// A private postgres, with transactions of up to `BATCH` rows.

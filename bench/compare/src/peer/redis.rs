@@ -19,7 +19,7 @@ use crate::process::{Process, find_program, free_port};
 use crate::receipts::Receipts;
 use crate::usage::Usage;
 
-const REPLY_LIMIT: Duration = Duration::from_secs(30);
+const REPLY_LIMIT: Duration = Duration::from_mins(2);
 /// Entries that one XREAD may return: enough that a reader catches up in few round trips.
 const READ_COUNT: usize = 512;
 const BLOCK_MS: usize = 1000;

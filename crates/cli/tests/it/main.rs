@@ -3,4 +3,5 @@
 mod bus;
 mod cli;
 mod faults;
+mod mcp;
 mod openapi;

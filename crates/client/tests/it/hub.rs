@@ -83,11 +83,19 @@ impl Hub {
     /// Answer the next connection's upgrade with an HTTP error.
     pub async fn refuse(&self, status: &str, headers: &str, body: &str) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let (mut stream, _) = soon(self.listener.accept()).await.expect("a connection");
-        let mut request = Vec::new();
-        while !request.ends_with(b"\r\n\r\n") {
-            request.push(soon(stream.read_u8()).await.expect("a request"));
-        }
+        let mut stream = loop {
+            let (mut stream, _) = soon(self.listener.accept()).await.expect("a connection");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                match soon(stream.read_u8()).await {
+                    Ok(byte) => request.push(byte),
+                    Err(_) => break,
+                }
+            }
+            if String::from_utf8_lossy(&request).contains(&self.token()) {
+                break stream;
+            }
+        };
         let answer = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
         stream.write_all(answer.as_bytes()).await.expect("the answer is taken");
         stream.shutdown().await.expect("the connection ends");

@@ -240,3 +240,49 @@ async fn a_server_that_asks_for_patience_gets_it() {
     assert_eq!(retry_in, Duration::from_secs(77));
     soon(client.close()).await;
 }
+
+#[tokio::test]
+async fn a_connection_lost_before_it_was_ready_is_told_like_any_other() {
+    let hub = Hub::start().await;
+    let (client, conn) = tokio::join!(Client::connect(hub.options()), hub.accept());
+    let client = client.unwrap();
+    conn.drop_dead();
+    let (_conn, _) = hub.welcome().await;
+    soon(client.ready()).await.unwrap();
+    loop {
+        match soon(client.next_event()).await.unwrap() {
+            Event::Disconnected { .. } => {}
+            Event::Reconnected => break,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_page_of_a_proxy_does_not_end_the_client() {
+    let hub = Hub::start().await;
+    let (client, conn) = hub.connected().await;
+    conn.drop_dead();
+    hub.refuse("404 Not Found", "", "<html>").await;
+    hub.refuse("502 Bad Gateway", "", "<html>").await;
+    let (_conn, _) = hub.welcome().await;
+    soon(client.ready()).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_channels_than_a_hello_carries_are_told() {
+    let hub = Hub::start().await;
+    let (client, mut conn) = hub.connected().await;
+    for n in 0..258 {
+        let channel = format!("swarm:s{n}");
+        conn.send(&json!({"t": "cursor", "channel": channel, "seq": 1, "epoch": "e1"})).await;
+        assert_eq!(next_seq(&client).await, 1);
+    }
+    conn.drop_dead();
+    let (_conn, hello) = hub.welcome().await;
+    assert_eq!(hello["cursors"].as_object().map(serde_json::Map::len), Some(256));
+    let Event::Resync(resync) = next(&client).await else { panic!() };
+    let quiet = vec!["swarm:s0".to_owned(), "swarm:s1".to_owned()];
+    assert_eq!(resync.reason, ResyncReason::TooManyCursors { channels: quiet });
+    assert_eq!(client.cursors().positions.len(), 256);
+}

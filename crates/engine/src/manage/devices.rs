@@ -1,6 +1,7 @@
 //! Devices that wait for a person's word.
 
 use crate::hub::Hub;
+use crate::once::Request;
 use crate::refusal;
 use switchboard_core::port::store::DeviceRow;
 use switchboard_core::principal::Principal;
@@ -10,6 +11,7 @@ use switchboard_protocol::Detail;
 /// Decides on the device with this user code, in the name of the deciding person.
 pub async fn decide(
     hub: &Hub,
+    request: &Request,
     who: &Principal,
     user_code: &str,
     decision: DeviceDecision,
@@ -17,8 +19,7 @@ pub async fn decide(
     let letters: String =
         user_code.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_uppercase()).collect();
     let write = Write::DeviceDecide { user_code: letters, decision, person: who.owner };
-    let decided = hub.commit_one(write).await;
-    decided.map(drop).map_err(|detail| match detail.code {
+    hub.once_silent(request, write).await.map_err(|detail| match detail.code {
         switchboard_protocol::Code::NotFound => refusal::not_found(
             "user_code",
             "No device waits with this code; it may be over, start again on the device.",

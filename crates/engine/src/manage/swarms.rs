@@ -18,23 +18,30 @@ const TITLE_CHARS_MAX: usize = 180;
 pub async fn create(hub: &Hub, request: &Request, title: &str) -> Result<String, Detail> {
     validate_text(title, TITLE_CHARS_MAX, "title", false).map_err(refusal::invalid)?;
     let swarm = request.seed().id("sw");
-    hub.commit_one(Write::CreateSwarm { swarm: swarm.clone(), title: title.to_owned() }).await?;
+    hub.once_silent(request, Write::CreateSwarm { swarm: swarm.clone(), title: title.to_owned() }).await?;
     changed(hub).await?;
     Ok(swarm)
 }
 
 /// A person joins under a handle; its instances follow the swarm from now on.
-pub async fn join(hub: &Hub, person: PersonNo, swarm: &str, handle: &str) -> Result<(), Detail> {
+pub async fn join(
+    hub: &Hub,
+    request: &Request,
+    person: PersonNo,
+    swarm: &str,
+    handle: &str,
+) -> Result<(), Detail> {
     validate_handle(handle).map_err(refusal::invalid)?;
     let write = Write::JoinSwarm { swarm: swarm.to_owned(), person, handle: handle.to_owned() };
-    hub.commit_one(write).await.map_err(no_such)?;
+    hub.once_silent(request, write).await.map_err(no_such)?;
     changed(hub).await
 }
 
 /// No more messages; what was said stays until its retention.
-pub async fn close(hub: &Hub, swarm: &str) -> Result<(), Detail> {
+pub async fn close(hub: &Hub, request: &Request, swarm: &str) -> Result<(), Detail> {
     let expires_at_ms = hub.clock().wall_ms() + hub.settings.swarm_keep_ms;
-    hub.commit_one(Write::CloseSwarm { swarm: swarm.to_owned(), expires_at_ms }).await.map_err(no_such)?;
+    let write = Write::CloseSwarm { swarm: swarm.to_owned(), expires_at_ms };
+    hub.once_silent(request, write).await.map_err(no_such)?;
     changed(hub).await
 }
 

@@ -1,6 +1,7 @@
 //! Task proposals: questions nobody answered in time, for a person to decide on.
 
 use crate::hub::Hub;
+use crate::once::Request;
 use crate::refusal;
 use crate::timers::task_data;
 use switchboard_core::ids::VaultId;
@@ -14,10 +15,15 @@ pub async fn list(hub: &Hub, vault: VaultId) -> Result<Vec<TaskRow>, Detail> {
 }
 
 /// A person decides on a proposal; everybody on its channel hears of it.
-pub async fn decide(hub: &Hub, vault: VaultId, number: u64, decision: TaskDecision) -> Result<(), Detail> {
+pub async fn decide(
+    hub: &Hub,
+    request: &Request,
+    vault: VaultId,
+    number: u64,
+    decision: TaskDecision,
+) -> Result<(), Detail> {
     let write = Write::DecideTask { vault, number, decision, data: task_data(hub) };
-    let decided = hub.commit_one(write).await;
-    decided.map(drop).map_err(|detail| match detail.code {
+    hub.once_silent(request, write).await.map_err(|detail| match detail.code {
         switchboard_protocol::Code::NotFound => refusal::not_found("number", "No such task in this vault."),
         _ => detail.number(number),
     })

@@ -53,7 +53,6 @@ pub async fn create(
         keys: None,
     };
     hub.once(request, Write::CreateInstance(instance), Arc::new(|_| Vec::new())).await?;
-    hub.doorbell().ring(&[Topic::Credentials]);
     Ok(Created { instance_id, token: token.into() })
 }
 

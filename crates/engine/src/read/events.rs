@@ -34,7 +34,7 @@ pub async fn json(
     frame::member(&mut out, "channel", &channel);
     out.extend(br#","events":["#);
     let mut position = Position { at: after_seq, ..Position::default() };
-    if let Some(stream) = hub.streams.find(&owner) {
+    if let Some(stream) = hub.find_stream(&owner).await.map_err(|error| refusal::store(&error))? {
         let limit = limit.clamp(1, EVENTS_PAGE_MAX);
         while !position.is_full(limit, out.len()) {
             let want = EVENTS_PAGE_MAX.min(SCAN_ROWS_MAX - position.scanned);

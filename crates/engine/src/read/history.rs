@@ -44,7 +44,8 @@ pub struct Page {
 pub async fn page(hub: &Hub, who: &Principal, query: &Query<'_>) -> Result<Page, Detail> {
     permit(who, crate::govern::Act::UseBus)?;
     let owner = owner(hub, who, &query.network)?;
-    let Some(stream) = hub.streams.find(&owner) else { return Ok(Page::default()) };
+    let stream = hub.find_stream(&owner).await.map_err(|error| refusal::store(&error))?;
+    let Some(stream) = stream else { return Ok(Page::default()) };
     let unknown = |field| refusal::not_found(field, "No such message on this network.");
     let position = |field, gid: &str| match hub.gids.event(gid) {
         Some(id) if id.stream == stream.id => Ok(id),

@@ -33,6 +33,10 @@ pub async fn json(
     let mut follower = Follower::new(hub.clone(), Viewer::instance(who), false);
     follower.viewer.agents = Some(agents(hub, who));
     let start = |stream: &Stream| match &cursor {
+        // A swarm that the cursor does not know may have been joined just now: its past is not news.
+        Some(cursor) if !cursor.again && is_swarm(stream) && !cursor.positions.contains_key(&stream.id) => {
+            Start::Head
+        }
         None => Start::Head,
         Some(Cursor { again: true, .. }) => Start::Again,
         // A stream that the cursor does not know was made after it.
@@ -62,7 +66,12 @@ pub async fn json(
             () = hub.stopping().cancelled() => break,
         }
     }
+    crate::credentials::still_good(hub, who).await?; // it may have been revoked while it waited
     Ok(answer(hub, &follower, out))
+}
+
+fn is_swarm(stream: &Stream) -> bool {
+    matches!(stream.owner, StreamOwner::Swarm { .. })
 }
 
 /// A poll speaks for every agent of its instance.

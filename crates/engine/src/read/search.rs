@@ -31,8 +31,11 @@ pub async fn search(
         StreamOwner::Channel { .. } => true,
         StreamOwner::Swarm { swarm } => all || hub.handle_in(who.owner, swarm).is_some(),
     };
-    let streams =
-        hub.streams.all().iter().filter(|stream| readable(&stream.owner)).map(|stream| stream.id).collect();
+    let mut streams = hub.streams.all();
+    streams.retain(|stream| readable(&stream.owner));
+    // A search has a bound on what it looks at: the fullest streams come last, so that they do not use it up alone.
+    streams.sort_by_key(|stream| stream.head());
+    let streams = streams.iter().map(|stream| stream.id).collect();
     let scope = SearchScope { streams, instance: (!all).then_some(who.instance) };
     let failed = |error| refusal::store(&error);
     let hits = hub.store().search(words.to_owned(), scope, limit.clamp(1, HITS_MAX)).await.map_err(failed)?;

@@ -41,7 +41,11 @@ impl Session {
                 return Ok(());
             }
         };
+        // Held before they are announced: a timer that closes what nobody holds must not come in between.
+        let instance = self.who.instance;
+        agents.iter().for_each(|(vault, agent)| self.hub.presence.hold(instance, *vault, agent));
         if let Err(error) = self.announce(&hello).await {
+            agents.iter().for_each(|(vault, agent)| self.hub.presence.release(instance, *vault, agent));
             self.refuse("bus.hello", None, error, out);
             return Ok(());
         }
@@ -96,14 +100,15 @@ impl Session {
             let topics: Vec<_> = vaults.into_iter().map(Topic::Vault).collect();
             self.hub.doorbell().ring(&topics);
         }
-        Ok(())
+        // What is told next is who is there now, not who was when the room last looked.
+        let vaults = hello.agents.iter().filter_map(|agent| VaultId::parse(&agent.vault_id)).collect();
+        self.hub.presence.refresh(self.hub.store(), vaults).await.map_err(|error| refusal::store(&error))
     }
 
-    /// The announced agents are these from now on.
+    /// The announced agents are these from now on; they are held already.
     fn replace_agents(&mut self, agents: Agents) {
         let instance = self.who.instance;
         let before = self.follower.viewer.agents.take().unwrap_or_default();
-        agents.iter().for_each(|(vault, agent)| self.hub.presence.hold(instance, *vault, agent));
         let (kept, gone): (Agents, Agents) = before.into_iter().partition(|agent| agents.contains(agent));
         kept.iter().for_each(|(vault, agent)| self.hub.presence.release(instance, *vault, agent));
         release(&self.hub, instance, gone);
@@ -133,9 +138,6 @@ impl Session {
 
     /// Follows the swarms that the owner has joined.
     pub(super) fn follow_swarms(&mut self, cursors: &BTreeMap<String, u64>, other_epoch: bool) {
-        if !self.greeted && cursors.is_empty() && other_epoch {
-            return; // woken before hello
-        }
         let mut joined = self.hub.joined(self.who.owner);
         if self.who.may(Right::Admin) {
             joined = self.hub.swarms.read().swarms.keys().cloned().collect();
@@ -234,7 +236,9 @@ pub(crate) fn release(hub: &Arc<Hub>, instance: InstanceNo, agents: Agents) {
     hub.spawn(async move {
         tokio::time::sleep(grace).await;
         let Some(hub) = weak.upgrade() else { return };
-        let close = Write::Close { instance, node: hub.node, keep: hub.presence.held(instance) };
+        let unheld = |(vault, agent): &&(VaultId, String)| !hub.presence.is_held(instance, *vault, agent);
+        let only: Vec<_> = agents.iter().filter(unheld).cloned().collect();
+        let close = Write::Close { instance, node: hub.node, only };
         if matches!(hub.commit(vec![close]).await.as_deref(), Ok([Outcome::Closed(1..)])) {
             let vaults: HashSet<_> = agents.iter().map(|(vault, _)| *vault).collect();
             let topics: Vec<_> = vaults.into_iter().map(Topic::Vault).collect();

@@ -3,6 +3,7 @@
 use super::{Speaker, resolve_channel};
 use crate::hub::Hub;
 use crate::refusal;
+use switchboard_core::limits::HANDOFF_DEADLINE_MS_MAX;
 use switchboard_core::time::SECOND_MS;
 use switchboard_core::write::{Recipient, Write};
 use switchboard_protocol::Detail;
@@ -15,7 +16,11 @@ pub fn offer(hub: &Hub, speaker: Speaker<'_>, offer: HandoffOffer<'_>) -> Result
     let (vault, _) = resolve_channel(hub, &offer.channel)?;
     speaker.check_agent(vault.vault, &offer.from, "from")?;
     let deadline_ms = offer.deadline.unix() * SECOND_MS;
-    if deadline_ms <= hub.clock().wall_ms() {
+    let now_ms = hub.clock().wall_ms();
+    if deadline_ms > now_ms + HANDOFF_DEADLINE_MS_MAX {
+        return Err(refusal::bad_field("deadline", "The deadline may lie at most 7 days ahead.").sb("SB0109"));
+    }
+    if deadline_ms <= now_ms {
         return Err(refusal::bad_field("deadline", "The deadline must lie in the future.").sb("SB0109"));
     }
     Ok(Write::HandoffOffer {

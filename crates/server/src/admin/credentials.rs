@@ -94,19 +94,36 @@ pub async fn device_list(State(doors): State<Doors>, caller: Caller) -> Answer {
 /// A person lets a device in.
 #[utoipa::path(post, path = "/admin/v1/devices/{user_code}/approve", tag = "admin", params(("user_code" = String, Path)),
     security(("bearer" = [])), responses((status = 204), (status = 401), (status = 403), (status = 404)))]
-pub async fn device_approve(State(doors): State<Doors>, caller: Caller, Path(code): Path<String>) -> Answer {
-    decide(&doors, &caller, &code, DeviceDecision::Approve).await
+pub async fn device_approve(
+    State(doors): State<Doors>,
+    caller: Caller,
+    posted: Posted,
+    Path(code): Path<String>,
+) -> Answer {
+    decide(&doors, &caller, &posted, &code, DeviceDecision::Approve).await
 }
 
 /// A person turns a device away.
 #[utoipa::path(post, path = "/admin/v1/devices/{user_code}/deny", tag = "admin", params(("user_code" = String, Path)),
     security(("bearer" = [])), responses((status = 204), (status = 401), (status = 403), (status = 404)))]
-pub async fn device_deny(State(doors): State<Doors>, caller: Caller, Path(code): Path<String>) -> Answer {
-    decide(&doors, &caller, &code, DeviceDecision::Deny).await
+pub async fn device_deny(
+    State(doors): State<Doors>,
+    caller: Caller,
+    posted: Posted,
+    Path(code): Path<String>,
+) -> Answer {
+    decide(&doors, &caller, &posted, &code, DeviceDecision::Deny).await
 }
 
-async fn decide(doors: &Doors, caller: &Caller, code: &str, decision: DeviceDecision) -> Answer {
+async fn decide(
+    doors: &Doors,
+    caller: &Caller,
+    posted: &Posted,
+    code: &str,
+    decision: DeviceDecision,
+) -> Answer {
     caller.administers()?;
-    manage::devices::decide(&doors.hub, &caller.who, code, decision).await?;
+    let once = posted.once(&doors.hub, &caller.who.instance_id, b"")?;
+    manage::devices::decide(&doors.hub, &once, &caller.who, code, decision).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

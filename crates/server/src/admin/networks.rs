@@ -1,7 +1,7 @@
 //! Vaults, swarms and task proposals.
 
 use crate::Doors;
-use crate::http::{Answer, Caller, Posted, Raw, Refused, json, read};
+use crate::http::{Answer, Caller, Posted, Raw, Refused, json, json_bytes, read};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
@@ -12,16 +12,11 @@ use switchboard_engine::frame::utc;
 use switchboard_engine::{manage, refusal};
 use switchboard_protocol::admin;
 
-fn vault(vault: VaultInfo) -> admin::Vault {
-    let VaultInfo { vault, name, sealed, label } = vault;
-    admin::Vault { vault_id: vault.to_string(), name, sealed, label }
-}
-
 /// Vaults by name.
 #[utoipa::path(get, path = "/admin/v1/vaults", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
 pub async fn vault_list(State(doors): State<Doors>, caller: Caller) -> Answer {
     caller.administers()?;
-    Ok(json(&doors.hub.vault_list().into_iter().map(vault).collect::<Vec<_>>()))
+    Ok(json(&doors.hub.vault_list().iter().map(manage::vaults::wire).collect::<Vec<_>>()))
 }
 
 /// Makes a vault.
@@ -35,7 +30,7 @@ pub async fn vault_create(
     caller.administers()?;
     let body: admin::VaultIn = read(&bytes)?;
     let once = posted.once(&doors.hub, &caller.who.instance_id, &bytes)?;
-    Ok(json(&vault(manage::vaults::create(&doors.hub, &once, &body.name).await?)))
+    Ok(json_bytes(manage::vaults::create(&doors.hub, &once, &body.name).await?))
 }
 
 fn swarm(row: SwarmRow) -> admin::Swarm {
@@ -70,13 +65,15 @@ pub async fn swarm_create(
 pub async fn swarm_join(
     State(doors): State<Doors>,
     caller: Caller,
+    posted: Posted,
     Path(swarm_id): Path<String>,
     Raw(bytes): Raw,
 ) -> Answer {
     caller.administers()?;
     let body: admin::JoinIn = read(&bytes)?;
     let person = person(&doors, &caller, body.person.as_deref()).await?;
-    manage::swarms::join(&doors.hub, person, &swarm_id, &body.handle).await?;
+    let once = posted.once(&doors.hub, &caller.who.instance_id, &bytes)?;
+    manage::swarms::join(&doors.hub, &once, person, &swarm_id, &body.handle).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -93,9 +90,15 @@ async fn person(doors: &Doors, caller: &Caller, name: Option<&str>) -> Answer<Pe
 /// Closes a swarm.
 #[utoipa::path(post, path = "/admin/v1/swarms/{swarm_id}/close", tag = "admin", params(("swarm_id" = String, Path)),
     security(("bearer" = [])), responses((status = 204), (status = 401), (status = 403), (status = 404)))]
-pub async fn swarm_close(State(doors): State<Doors>, caller: Caller, Path(swarm_id): Path<String>) -> Answer {
+pub async fn swarm_close(
+    State(doors): State<Doors>,
+    caller: Caller,
+    posted: Posted,
+    Path(swarm_id): Path<String>,
+) -> Answer {
     caller.administers()?;
-    manage::swarms::close(&doors.hub, &swarm_id).await?;
+    let once = posted.once(&doors.hub, &caller.who.instance_id, b"")?;
+    manage::swarms::close(&doors.hub, &once, &swarm_id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -137,9 +140,10 @@ pub async fn task_list(State(doors): State<Doors>, caller: Caller, Path(vault): 
 pub async fn task_approve(
     State(doors): State<Doors>,
     caller: Caller,
+    posted: Posted,
     Path((vault, number)): Path<(String, u64)>,
 ) -> Answer {
-    decide(&doors, &caller, &vault, number, TaskDecision::Approve).await
+    decide(&doors, (&caller, &posted), &vault, number, TaskDecision::Approve).await
 }
 
 /// A person declines a proposal.
@@ -148,14 +152,22 @@ pub async fn task_approve(
 pub async fn task_decline(
     State(doors): State<Doors>,
     caller: Caller,
+    posted: Posted,
     Path((vault, number)): Path<(String, u64)>,
 ) -> Answer {
-    decide(&doors, &caller, &vault, number, TaskDecision::Decline).await
+    decide(&doors, (&caller, &posted), &vault, number, TaskDecision::Decline).await
 }
 
-async fn decide(doors: &Doors, caller: &Caller, vault: &str, number: u64, decision: TaskDecision) -> Answer {
+async fn decide(
+    doors: &Doors,
+    (caller, posted): (&Caller, &Posted),
+    vault: &str,
+    number: u64,
+    decision: TaskDecision,
+) -> Answer {
     caller.administers()?;
+    let once = posted.once(&doors.hub, &caller.who.instance_id, b"")?;
     let vault = named(doors, vault)?;
-    manage::tasks::decide(&doors.hub, vault.vault, number, decision).await?;
+    manage::tasks::decide(&doors.hub, &once, vault.vault, number, decision).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

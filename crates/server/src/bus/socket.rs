@@ -22,6 +22,8 @@ use tokio::time::Instant;
 
 /// Small, so that an idle connection costs little; a larger frame is read in pieces.
 const READ_BUFFER_BYTES: usize = 4096;
+/// Frames gather up to here before they go out without being flushed; grown only by what is written.
+const WRITE_BUFFER_BYTES: usize = 128 * 1024;
 /// Time one write may take: a client that takes nothing for so long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often cursors and heartbeats are looked at.
@@ -48,10 +50,10 @@ pub async fn open(
             .sb("SB0110")
             .into());
     }
-    let session = Session::new(doors.hub.clone(), caller.who, caller.bearer);
+    let session = Session::new(doors.hub.clone(), caller.who);
     let upgrade = upgrade
         .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(0)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| async move { Talk::new(doors, socket, session).run().await }))
@@ -137,11 +139,12 @@ impl Talk {
         let stopping = self.doors.hub.stopping().clone();
         tokio::select! {
             biased;
+            // First what comes rarely, so that a busy socket cannot starve it.
+            _ = tick.tick() => self.tick()?,
+            () = stopping.cancelled() => return Err(End::Close(close_code::RESTART, None)),
             Some(settled) = self.pending.next(), if self.in_flight > 0 => self.settled(settled),
             message = self.socket.next(), if self.in_flight < IN_FLIGHT_MAX => self.read(message).await?,
             () = waker.woken() => self.session.wake(),
-            _ = tick.tick() => self.tick()?,
-            () = stopping.cancelled() => return Err(End::Close(close_code::RESTART, None)),
         }
         while let Some(Some(settled)) = self.pending.next().now_or_never() {
             self.settled(settled);
@@ -214,27 +217,22 @@ impl Talk {
         Ok(())
     }
 
-    /// Writes answers and deliveries, as much as there is, flushing once per portion.
+    /// Writes answers and one portion of deliveries with one flush. What is left waits for the next turn, so that a client
+    /// is listened to also during a long replay.
     async fn write(&mut self) -> Result<(), End> {
-        loop {
-            let more = self.session.fill(&mut self.out).await.map_err(End::from)?;
-            if !self.out.frames.is_empty() {
-                let written =
-                    tokio::time::timeout(WRITE_TIMEOUT, flush(&mut self.socket, &mut self.out)).await;
-                if !matches!(written, Ok(Ok(()))) {
-                    return Err(End::Gone);
-                }
-                self.session.written();
-                self.submit();
-            }
-            // Between two portions of a long replay the client is listened to and its answers go out.
-            if !more || self.in_flight > 0 {
-                if more {
-                    self.session.waker().nudge();
-                }
-                return Ok(());
-            }
+        if self.session.fill(&mut self.out).await? {
+            self.session.waker().nudge();
         }
+        if self.out.frames.is_empty() {
+            return Ok(());
+        }
+        let written = tokio::time::timeout(WRITE_TIMEOUT, flush(&mut self.socket, &mut self.out)).await;
+        if !matches!(written, Ok(Ok(()))) {
+            return Err(End::Gone);
+        }
+        self.session.written();
+        self.submit();
+        Ok(())
     }
 
     async fn finish(mut self, end: End) {

@@ -176,7 +176,9 @@ pub(super) async fn still_good(hub: &Hub, bearer: Digest) -> Result<(), Detail> 
     match found.map_err(|error| refusal::store(&error))? {
         Some(Credential::Revoked) => Err(refusal::revoked()),
         Some(Credential::LeaseExpired) => Err(refusal::lease_expired()),
-        Some(Credential::Good(_) | Credential::Expired) | None => Ok(()),
+        Some(Credential::Good(_) | Credential::Expired) => Ok(()),
+        // Long over and swept: nothing is known of it any more.
+        None => Err(refusal::unauthorized()),
     }
 }
 

@@ -188,10 +188,11 @@ struct Located {
     owner: StreamOwner,
 }
 
-fn locate(door: &Door, gid: &str, field: &str) -> Result<Located, Detail> {
+async fn locate(door: &Door, gid: &str, field: &str) -> Result<Located, Detail> {
     let hub = &door.hub;
-    let found = hub.gids.event(gid).and_then(|id| Some((id, hub.streams.get(id.stream)?)));
-    let (id, stream) = found.ok_or_else(|| no_message(field))?;
+    let id = hub.gids.event(gid).ok_or_else(|| no_message(field))?;
+    let stream = hub.stream(id.stream).await.map_err(|error| refusal::store(&error))?;
+    let stream = stream.ok_or_else(|| no_message(field))?;
     Ok(Located { id, owner: stream.owner.clone() })
 }
 

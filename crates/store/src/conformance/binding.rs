@@ -94,7 +94,7 @@ pub async fn a_name_binds_to_the_instance_that_announced_it(mut bench: Bench<'_>
 pub async fn an_announcement_counts_for_a_day(mut bench: Bench<'_>) {
     let (me, you) = (bench.instance("ann").await, bench.instance("ben").await);
     bench.announce(you, "helper").await;
-    bench.one(Write::Close { instance: you, node: 1, keep: Vec::new() }).await;
+    bench.one(Write::Close { instance: you, node: 1, only: vec![(VAULT, "helper".into())] }).await;
     let announced_ms = bench.now;
     bench.now = announced_ms + ANNOUNCED_MS;
     let direct = to(finding(me), "helper", None);

@@ -3,7 +3,8 @@
 use super::bench::{Bench, START_MS, instance_of, new_instance};
 use switchboard_core::ids::{InstanceNo, PersonNo};
 use switchboard_core::limits::{
-    ASSERTION_SKEW_MS, DEVICE_CODES_MAX, DEVICE_INTERVAL_MS, INSTANCES_MAX, SWEEP_ROWS_MAX,
+    ASSERTION_SKEW_MS, DEVICE_CODES_MAX, DEVICE_INTERVAL_MS, INSTANCES_MAX, LEASE_GRACE_MS, LEASE_MS,
+    SWEEP_ROWS_MAX,
 };
 use switchboard_core::port::store::Credential;
 use switchboard_core::principal::InstanceKind;
@@ -39,7 +40,12 @@ pub async fn instances_are_found_as_they_were_made(mut bench: Bench<'_>) {
     );
     assert_eq!((row.owner, row.owner_name), owner);
     assert_eq!((row.rights, row.public_key), (Rights::of(&[Right::BusRelay, Right::Admin]), Some([4; 32])));
-    assert_eq!((row.created_ms, row.revoked_ms, row.grace_until_ms), (bench.now, None, None));
+    assert_eq!((row.created_ms, row.revoked_ms), (bench.now, None));
+    assert_eq!(
+        row.grace_until_ms,
+        Some(bench.now + LEASE_MS + LEASE_GRACE_MS),
+        "a lease comes with the keys"
+    );
     let Some(Credential::Good(principal)) = credential(&bench, 1).await else { panic!("a good bearer") };
     assert_eq!((principal.instance, principal.instance_id.as_str()), (number, "inst_a"));
     assert_eq!((principal.owner, principal.kind), (row.owner, InstanceKind::Engine));

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// How long a statement waits for a lock that only our own maintenance can hold.
 const BUSY_MS: u64 = 5_000;
-/// Page cache of the writer, in KiB.
-const WRITER_CACHE_KIB: i64 = 64 * 1024;
+/// The writer's page cache. SQLite looks through all of it at each commit that has split a page (the page it borrows for that
+/// has a number beyond the end of the file): at 64 MiB that was an eighth of the hub's processor. The leaves being appended
+/// to fit easily; what else is needed comes from the system's cache.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
 /// Page cache of each reader, in KiB.
 const READER_CACHE_KIB: i64 = 8 * 1024;
 /// Part of the database that readers map instead of copying.

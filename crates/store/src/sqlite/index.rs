@@ -24,8 +24,12 @@ const BATCH_EVENTS: usize = 512;
 const BATCH_RECORDS: i64 = 256;
 /// Bytes of log entries read at a time.
 const BATCH_ENTRY_BYTES: usize = 256 * 1024;
-/// How long new events gather before they are indexed: the usual lag.
-const GATHER: Duration = Duration::from_millis(50);
+/// The index waits for a pause this long: while messages pour in, the processor belongs to them.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Pauses waited for at the most: the longest lag.
+const PAUSES_MAX: u32 = 600;
+/// How long a search waits for the index to catch up.
+const SEARCH_WAIT: Duration = Duration::from_secs(2);
 
 const SCHEMA: &str = "
     CREATE VIRTUAL TABLE fts USING fts5(
@@ -44,22 +48,37 @@ const SCHEMA: &str = "
 pub(crate) struct Bell {
     state: Mutex<Ring>,
     wake: Condvar,
+    caught_up: Condvar,
     // Events the index has seen since the first start.
     seen: AtomicU64,
 }
 
+/// How much the index is wanted.
+#[derive(Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Nothing is new.
+    #[default]
+    No,
+    /// Something is new.
+    Yes,
+    /// Somebody searches and waits.
+    Asked,
+}
+
 #[derive(Default)]
 struct Ring {
-    due: bool,
+    due: Due,
     asleep: bool,
     closed: bool,
+    // Commit the index has come to.
+    commit: u64,
 }
 
 impl Bell {
     /// There are new events; called by the writer after a commit.
     pub(crate) fn ring(&self) {
         let mut state = self.state.lock();
-        state.due = true;
+        state.due = state.due.max(Due::Yes);
         if state.asleep {
             self.wake.notify_one();
         }
@@ -69,6 +88,7 @@ impl Bell {
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.wake.notify_all();
+        self.caught_up.notify_all();
     }
 
     /// Events the index has seen since the first start.
@@ -76,19 +96,40 @@ impl Bell {
         self.seen.load(Ordering::Relaxed)
     }
 
-    // Waits until there is something new; `false` at the end.
+    /// Somebody searches: waits a moment for the index to come as far as `commit`. What is still missing then is found by a
+    /// later search.
+    pub(crate) fn ask(&self, commit: u64) {
+        let mut state = self.state.lock();
+        state.due = Due::Asked;
+        self.wake.notify_all();
+        let behind = |state: &mut Ring| state.commit < commit && !state.closed;
+        self.caught_up.wait_while_for(&mut state, behind, SEARCH_WAIT);
+    }
+
+    fn came_to(&self, commit: u64) {
+        self.state.lock().commit = commit;
+        self.caught_up.notify_all();
+    }
+
+    // Waits until there is something new and a pause in it, or somebody asks; `false` at the end.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
-        while !state.due && !state.closed {
+        while state.due == Due::No && !state.closed {
             state.asleep = true;
             self.wake.wait(&mut state);
             state.asleep = false;
         }
-        if !state.closed {
-            // Let some more come; only the end cuts this short.
-            self.wake.wait_for(&mut state, GATHER);
+        for _ in 0..PAUSES_MAX {
+            if state.closed || state.due == Due::Asked {
+                break;
+            }
+            state.due = Due::No;
+            self.wake.wait_for(&mut state, PAUSE);
+            if state.due == Due::No {
+                break;
+            }
         }
-        state.due = false;
+        state.due = Due::No;
         !state.closed
     }
 }
@@ -108,8 +149,10 @@ impl Index {
             remove(path);
             make_file(path)?
         };
-        let seen: i64 = index.query_row("SELECT events FROM progress", [], |row| row.get(0))?;
+        let sql = "SELECT events, commit_no FROM progress";
+        let (seen, commit): (i64, i64) = index.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         bell.seen.store(seen.cast_unsigned(), Ordering::Relaxed);
+        bell.came_to(commit.cast_unsigned());
         Ok(Self { index, database })
     }
 
@@ -158,6 +201,7 @@ impl Index {
         tx.execute(progress, params![last, digest, events])?;
         tx.commit()?;
         bell.seen.store((seen + events).cast_unsigned(), Ordering::Relaxed);
+        bell.came_to(last.cast_unsigned());
         Ok(true)
     }
 }

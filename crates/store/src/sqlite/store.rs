@@ -159,10 +159,16 @@ impl Store for SqliteStore {
     }
 
     fn search(&self, words: String, scope: SearchScope, limit: usize) -> Fut<'_, Vec<EventId>> {
-        if self.bell.is_none() {
+        let Some(bell) = self.bell.clone() else {
             return std::future::ready(Ok(Vec::new())).boxed();
-        }
-        self.readers.read(move |conn| search::search(conn, &words, &scope, limit))
+        };
+        let commit = self.shared.commits.load(Ordering::Relaxed);
+        Box::pin(async move {
+            // Waiting takes no reading thread, so that searches hold up nobody but themselves.
+            let asked = tokio::task::spawn_blocking(move || bell.ask(commit)).await;
+            asked.map_err(|error| StoreError::Backend(error.to_string().into()))?;
+            self.readers.read(move |conn| search::search(conn, &words, &scope, limit)).await
+        })
     }
 
     fn stats(&self) -> Fut<'_, StoreStats> {

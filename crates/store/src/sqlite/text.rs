@@ -1,6 +1,7 @@
 //! The readable text in an event's data: for task titles and the full-text index.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Most text of one event that is indexed, in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -18,11 +19,21 @@ pub(crate) fn message_text(members: &[u8]) -> Option<String> {
 /// bodies have none.
 pub(crate) fn searchable(members: &[u8]) -> String {
     let mut out = String::new();
-    if let Some(value) = parse(members) {
-        let parts = ["text", "body"].into_iter().filter_map(|name| value.get(name));
-        parts.for_each(|part| collect(part, &mut out, DEPTH_MAX));
-    }
+    let json = std::str::from_utf8(members).map(|members| format!("{{{members}}}"));
+    let parts = json.as_deref().ok().and_then(|json| serde_json::from_str::<Parts<'_>>(json).ok());
+    let parts = parts.into_iter().flat_map(|parts| [parts.text, parts.body]).flatten();
+    let values = parts.filter_map(|part| serde_json::from_str::<Value>(part.get()).ok());
+    values.for_each(|value| collect(&value, &mut out, DEPTH_MAX));
     out
+}
+
+/// What is looked into; the rest is passed over without being built.
+#[derive(serde::Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
 }
 
 fn parse(members: &[u8]) -> Option<Value> {

@@ -1,7 +1,9 @@
 //! Direct messages bind to one instance (contract section 4).
 
 use serde_json::{Value, json};
-use switchboard_testkit::TestHub;
+use std::sync::Arc;
+use switchboard_core::time::{DAY_MS, ManualClock};
+use switchboard_testkit::{Options, TestHub};
 
 fn direct(hub: &TestHub, id: &str, from: &str, to: &str) -> Value {
     let mut message = hub.message(id, "finding", from, "for you");
@@ -115,5 +117,18 @@ async fn agents_of_one_instance_can_write_to_each_other() {
     let delivered = two.expect("message.deliver").await;
     assert_eq!((delivered["to"].as_str(), delivered["from"]["mine"].as_bool()), (Some("two"), Some(true)));
     assert!(one.drain_of("message.deliver").await.is_empty());
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_stays_connected_stays_reachable() {
+    let clock = Arc::new(ManualClock::at(1_792_497_600_000));
+    let hub = TestHub::with(Options { clock: Some(clock.clone()), ..Options::default() }).await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let mut addressee = hub.agent(&b, "b").await;
+    clock.advance(3 * DAY_MS.unsigned_abs());
+    let mut sender = hub.agent(&a, "a").await;
+    assert_eq!(sender.ask(&direct(&hub, "m1", "a", "b")).await["t"], "message.stored");
+    assert_eq!(addressee.expect("message.deliver").await["to"], "b");
     hub.stop().await;
 }

@@ -181,3 +181,23 @@ async fn the_directory_lists_agents_with_their_profiles() {
     );
     hub.stop().await;
 }
+
+#[tokio::test]
+async fn who_has_an_acknowledgement_can_read_its_message_also_in_a_new_channel() {
+    let hub = TestHub::start().await;
+    let token = hub.token("a").await;
+    let mut socket = hub.agent(&token, "a").await;
+    for number in 0..20 {
+        let channel = hub.channel(&format!("fresh{number}"));
+        let mut message = hub.message(&format!("m{number}"), "finding", "a", "x");
+        message["network"]["channel"] = json!(channel);
+        socket.ask(&message).await;
+        let page = hub
+            .http(&token)
+            .get(&format!("/v1/messages?network=org&channel={}", path(&channel)))
+            .await
+            .json();
+        assert_eq!(page["messages"].as_array().unwrap().len(), 1, "{number}");
+    }
+    hub.stop().await;
+}

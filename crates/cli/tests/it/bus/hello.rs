@@ -207,3 +207,39 @@ async fn a_cursor_of_another_epoch_starts_over() {
     assert_eq!(socket.expect("message.deliver").await["seq"], 1);
     hub.stop().await;
 }
+
+#[tokio::test]
+async fn the_barrier_holds_for_agents_that_came_a_moment_before() {
+    let hub = TestHub::start().await;
+    let first = hub.token("first").await;
+    let mut sockets = vec![hub.agent(&first, "a0").await];
+    for number in 1..6 {
+        let token = hub.token(&format!("t{number}")).await;
+        let mut socket = hub.agent(&token, &format!("a{number}")).await;
+        let told = socket.drain_of("presence_update").await;
+        let names: std::collections::BTreeSet<_> =
+            told.iter().map(|frame| frame["agent_id"].to_string()).collect();
+        assert_eq!(names.len(), number, "{names:?}");
+        sockets.push(socket);
+    }
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn vaults_made_at_the_same_time_are_all_known() {
+    let hub = TestHub::start().await;
+    let admin = hub.http(&hub.admin());
+    let made: Vec<_> = (0..12)
+        .map(|number| {
+            let admin = admin.clone();
+            tokio::spawn(async move {
+                admin.post("/admin/v1/vaults", &json!({ "name": format!("v{number}") })).await
+            })
+        })
+        .collect();
+    for one in made {
+        assert_eq!(one.await.unwrap().status, 200);
+    }
+    assert_eq!(admin.get("/admin/v1/vaults").await.json().as_array().unwrap().len(), 13);
+    hub.stop().await;
+}

@@ -23,7 +23,7 @@ async fn it_becomes_a_proposal_that_a_person_decides_on() {
     let mut watcher = hub.agent(&b, "b").await;
     let mut question = hub.message("q1", "question", "a", "Who owns the retry budget?");
     question["deadline"] = json!("2026-10-20T13:00:00Z");
-    let asked = asker.ask(&question).await;
+    let stored = asker.ask(&question).await;
     assert_eq!(watcher.expect("message.deliver").await["deadline"], "2026-10-20T13:00:00Z");
 
     clock.advance(2 * HOUR_MS.unsigned_abs());
@@ -39,7 +39,7 @@ async fn it_becomes_a_proposal_that_a_person_decides_on() {
     let admin = hub.http(&hub.admin());
     let tasks = admin.get("/admin/v1/vaults/main/tasks").await.json();
     assert_eq!(tasks.as_array().unwrap().len(), 1);
-    assert_eq!(tasks[0]["question_gid"], asked["gid"]);
+    assert_eq!(tasks[0]["question_gid"], stored["gid"]);
     assert!(tasks[0]["title"].as_str().unwrap().contains("Who owns the retry budget?"));
     assert_eq!(admin.post("/admin/v1/vaults/main/tasks/1/approve", &json!({})).await.status, 204);
     assert_eq!(watcher.expect("task.event").await["event"], "opened");

@@ -87,3 +87,33 @@ async fn answers_name_the_protocol_and_refuse_another_major() {
     }
     hub.stop().await;
 }
+
+#[tokio::test]
+async fn a_long_poll_that_waits_is_revoked_too() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let mut sender = hub.agent(&a, "a").await;
+    let http = hub.http(&b);
+    let cursor = http.get("/v1/bus/poll").await.json()["cursor"].as_str().unwrap().to_owned();
+    let waiting =
+        tokio::spawn(async move { http.get(&format!("/v1/bus/poll?cursor={cursor}&wait_ms=15000")).await });
+    hub.http(&hub.admin()).delete(&format!("/admin/v1/tokens/{}", b.instance_id)).await;
+    sender.ask(&hub.message("m1", "finding", "a", "not for the revoked")).await;
+    let answer = waiting.await.unwrap();
+    assert_eq!((answer.status, answer.text.contains("not for the revoked")), (401, false));
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn an_unproven_name_does_not_fill_the_log() {
+    let hub = TestHub::start().await;
+    let anybody = hub.http(&switchboard_testkit::Token { instance_id: String::new(), bearer: String::new() });
+    let body = json!({ "schema": "leanctx.hive.token-request/v1", "iat": 1, "nonce": "nonce-aaaaaaaaaaaa1",
+        "assertion": format!("{}==", "A".repeat(86)) });
+    let name = "x".repeat(20_000);
+    assert_eq!(anybody.post(&format!("/v1/instances/{name}/token"), &body).await.status, 404);
+    let hub = hub.restart().await;
+    let log = hub.http(&hub.admin()).get("/admin/v1/log").await.text;
+    assert!(log.contains("instance.token") && !log.contains(&name[..200]));
+    hub.stop().await;
+}

@@ -23,7 +23,7 @@ pub(super) async fn run(
 ) -> Result<Reply, Detail> {
     let common = Common::take(&mut arguments)?;
     let reply: args::Reply = args::read(arguments)?;
-    let place = locate(door, &reply.gid, "gid")?;
+    let place = locate(door, &reply.gid, "gid").await?;
     let call = Call::begin(door, caller, common, place.vault()).await?;
     let original = readable(&call, &reply.gid).await?;
     let network = place.network(&call.hub);
@@ -52,7 +52,8 @@ async fn readable(call: &Call, gid: &str) -> Result<StoredEvent, Detail> {
     let id = call.hub.gids.event(gid).ok_or_else(|| no_message("gid"))?;
     let found = call.hub.store().events(vec![id]).await.map_err(|error| refusal::store(&error))?;
     let viewer = Viewer::instance(&call.caller.who);
-    let event = found.into_iter().flatten().next().filter(|event| viewer.may_read(event));
+    let member = |event: &StoredEvent| call.hub.is_member(&call.caller.who, event.id.stream);
+    let event = found.into_iter().flatten().next().filter(|event| viewer.may_read(event) && member(event));
     event.filter(|event| event.kind.is_message()).ok_or_else(|| no_message("gid"))
 }
 

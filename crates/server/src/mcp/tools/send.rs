@@ -14,7 +14,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use switchboard_core::event::StoredEvent;
 use switchboard_core::limits::POLL_WAIT_MS_MAX;
-use switchboard_core::port::store::StreamOwner;
 use switchboard_core::time::SECOND_MS;
 use switchboard_core::write::{Appended, Outcome, Presence};
 use switchboard_engine::submit::message;
@@ -85,7 +84,9 @@ pub(super) async fn run(
         return Err(refusal::bad_field("swarm", "Name a channel or a swarm, not both."));
     }
     let call = begin(door, caller, common).await?;
-    let network = if let Some(swarm) = send.swarm { Network::Swarm { swarm_id: swarm.into() } } else {
+    let network = if let Some(swarm) = send.swarm {
+        Network::Swarm { swarm_id: swarm.into() }
+    } else {
         let name = send.channel.as_deref().unwrap_or(GENERAL);
         Network::Org { channel: call.hub.streams.channel_name(call.vault.vault, name).into() }
     };
@@ -218,9 +219,7 @@ pub(super) async fn report(
 /// The instance a direct message went to, and how its agent is now.
 fn addressee(call: &Call, event: &StoredEvent) -> Option<(String, &'static str)> {
     let to = event.to.as_ref()?;
-    let stream = call.hub.streams.get(event.id.stream)?;
-    let StreamOwner::Channel { vault, .. } = &stream.owner else { return None };
-    let row = call.hub.presence.agent(*vault, to.instance, &to.agent)?;
+    let row = call.hub.presence.agent(call.vault.vault, to.instance, &to.agent)?;
     Some((row.instance_id.clone(), state(row.state)))
 }
 

@@ -25,7 +25,7 @@ pub(super) async fn run(
     let common = Common::take(&mut arguments)?;
     let asked: args::Thread = args::read(arguments)?;
     let limit = checked_limit(asked.limit, LIMIT, HISTORY_PAGE_MAX)?;
-    let place = locate(door, &asked.gid, "gid")?;
+    let place = locate(door, &asked.gid, "gid").await?;
     let call = Call::begin(door, caller, common, place.vault()).await?;
     let hub = &call.hub;
     let found = hub.store().events(vec![place.id]).await.map_err(|error| refusal::store(&error))?;

@@ -59,7 +59,8 @@ fn counterpart(replied: &Replied, sender: InstanceNo) -> Option<InstanceNo> {
 
 // The single other instance that announced the agent lately; if no other did, the sender's own.
 fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
-    let sql = "SELECT instance FROM agents WHERE vault = ? AND agent = ? AND seen_ms >= ?";
+    // One that is there counts however long ago it said so.
+    let sql = "SELECT instance FROM agents WHERE vault = ? AND agent = ? AND (seen_ms >= ? OR state <> 3)";
     let since = tx.at_ms.saturating_sub(ANNOUNCED_MS);
     let candidates = tx.all(sql, params![vault.0, agent, since], |row| row.get(0).map(InstanceNo))?;
     let live = candidates.into_iter().filter(|candidate| tx.state.live(*candidate).is_some());

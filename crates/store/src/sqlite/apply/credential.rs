@@ -5,7 +5,7 @@ use super::super::tx::{Tx, found};
 use super::presence;
 use rusqlite::params;
 use switchboard_core::ids::{InstanceNo, PersonNo};
-use switchboard_core::limits::{ASSERTION_SKEW_MS, INSTANCES_MAX};
+use switchboard_core::limits::{ASSERTION_SKEW_MS, INSTANCES_MAX, LEASE_GRACE_MS, LEASE_MS};
 use switchboard_core::principal::InstanceKind;
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{NewInstance, Outcome, Refusal};
@@ -72,8 +72,10 @@ pub(crate) fn create_person(tx: &mut Tx<'_, '_>, name: &str, role: &str) -> Resu
 /// Makes an instance that [`may_create`] has let pass.
 pub(super) fn insert_instance(tx: &mut Tx<'_, '_>, new: &NewInstance, owner: PersonNo) -> Applied {
     let sql =
-        "INSERT INTO instances (instance_id, kind, label, owner, rights, public_key, kx_key, created_ms)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+        "INSERT INTO instances (instance_id, kind, label, owner, rights, public_key, kx_key, created_ms, grace_until_ms)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    // What enrolls with keys gets a lease with them; a long bearer has none.
+    let grace_until_ms = new.keys.map(|_| tx.at_ms.saturating_add(LEASE_MS + LEASE_GRACE_MS));
     let (public, exchange) = new.keys.unzip();
     let row = params![
         new.instance_id,
@@ -83,7 +85,8 @@ pub(super) fn insert_instance(tx: &mut Tx<'_, '_>, new: &NewInstance, owner: Per
         new.rights.to_string(),
         public,
         exchange,
-        tx.at_ms
+        tx.at_ms,
+        grace_until_ms
     ];
     tx.run(sql, row)?;
     let number = u32::try_from(tx.conn.last_insert_rowid());

@@ -79,6 +79,7 @@ pub(super) fn settle(
     accept: bool,
     frame: &str,
 ) -> Applied {
+    tx.state.live(by.0).ok_or(Refusal::NotYours)?;
     let known = offers_to(tx, handoff_id, by.0)?;
     let mine: Vec<_> = known.iter().filter(|offer| offer.to_agent == by.1).collect();
     let Some(offer) = mine.iter().find(|offer| offer.is_open) else {

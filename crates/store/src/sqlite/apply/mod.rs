@@ -45,7 +45,7 @@ fn dispatch(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
         Write::Append(append) => append::append(tx, append),
         Write::Receipt(receipt) => receipt::receipt(tx, receipt),
         Write::Announce(announce) => presence::announce(tx, announce),
-        Write::Close { instance, node, keep } => presence::close(tx, *instance, *node, keep),
+        Write::Close { instance, node, only } => presence::close(tx, *instance, *node, only),
         Write::CloseOrphans { alive } => presence::close_orphans(tx, alive),
         Write::NoticesSent { notices } => notice::sent(tx, notices),
         Write::HandoffOffer { handoff_id, vault, from, to, frame, deadline_ms } => {

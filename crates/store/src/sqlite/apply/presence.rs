@@ -4,6 +4,7 @@ use super::super::failure::{Applied, Stop};
 use super::super::tx::{Tx, found};
 use rusqlite::params;
 use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::limits::AGENTS_PER_INSTANCE_MAX;
 use switchboard_core::write::{Announce, Outcome, Presence, Refusal};
 
 pub(super) fn announce(tx: &mut Tx<'_, '_>, announce: &Announce) -> Applied {
@@ -27,6 +28,12 @@ pub(super) fn announce(tx: &mut Tx<'_, '_>, announce: &Announce) -> Applied {
 }
 
 fn first(tx: &mut Tx<'_, '_>, announce: &Announce) -> Result<(), Stop> {
+    let sql = "SELECT count(*) FROM agents WHERE vault = ? AND instance = ?";
+    let key = params![announce.vault.0, announce.instance.0];
+    let known: u32 = tx.one(sql, key, |row| row.get(0))?.unwrap_or(0);
+    if known >= AGENTS_PER_INSTANCE_MAX {
+        return Err(Refusal::Full { what: "agents", limit: u64::from(AGENTS_PER_INSTANCE_MAX) }.into());
+    }
     let sql = "INSERT INTO agents (vault, agent, instance, role, profile, state, seen_ms, version, node)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let version = tx.next_version();
@@ -107,12 +114,12 @@ pub(super) fn close(
     tx: &mut Tx<'_, '_>,
     instance: InstanceNo,
     node: u64,
-    keep: &[(VaultId, String)],
+    only: &[(VaultId, String)],
 ) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE instance = ? AND state <> ?";
     let held = tx.all(sql, params![instance.0, Presence::Closed as u8], held)?;
-    let kept = |row: &Held| keep.iter().any(|(vault, agent)| *vault == row.vault && *agent == row.agent);
-    let gone: Vec<_> = held.into_iter().filter(|row| row.node == node && !kept(row)).collect();
+    let meant = |row: &Held| only.iter().any(|(vault, agent)| *vault == row.vault && *agent == row.agent);
+    let gone: Vec<_> = held.into_iter().filter(|row| row.node == node && meant(row)).collect();
     close_all(tx, &gone)
 }
 
@@ -133,8 +140,11 @@ pub(super) fn close_instance(tx: &mut Tx<'_, '_>, instance: InstanceNo) -> Appli
 fn close_all(tx: &mut Tx<'_, '_>, gone: &[Held]) -> Applied {
     for row in gone {
         let version = tx.next_version();
-        let sql = "UPDATE agents SET state = ?, version = ? WHERE vault = ? AND agent = ? AND instance = ?";
-        let key = params![Presence::Closed as u8, version, row.vault.0, row.agent, row.instance.0];
+        let sql = "UPDATE agents SET state = ?, version = ?, seen_ms = ?
+                   WHERE vault = ? AND agent = ? AND instance = ?";
+        // It was there until now, so its name can be written to for another day.
+        let state = Presence::Closed as u8;
+        let key = params![state, version, tx.at_ms, row.vault.0, row.agent, row.instance.0];
         tx.run(sql, key)?;
         tx.admit("presence.close", Some(row.instance), format!("{}/{}", row.vault, row.agent));
     }

@@ -5,7 +5,7 @@ use super::super::tx::{Tx, found};
 use super::notice::{self, Receipted};
 use rusqlite::params;
 use switchboard_core::event::EventKind;
-use switchboard_core::ids::{InstanceNo, StreamId};
+use switchboard_core::ids::{InstanceNo, STREAM_ID_MAX, StreamId};
 use switchboard_core::write::{Outcome, Receipt, Refusal};
 
 struct Target {
@@ -15,6 +15,7 @@ struct Target {
 }
 
 pub(super) fn receipt(tx: &mut Tx<'_, '_>, receipt: &Receipt) -> Applied {
+    tx.state.live(receipt.instance).ok_or(Refusal::NotYours)?;
     let target = target(tx, receipt)?;
     may(receipt, &target)?;
     let sql = "SELECT state FROM receipts WHERE event = ? AND instance = ? AND agent = ?";
@@ -104,9 +105,13 @@ pub(super) fn advance_inbox(
     positions: &[(StreamId, u64)],
 ) -> Applied {
     for (stream, position) in positions {
-        // A position ahead of the stream would hide what is yet to come.
-        let Some(head) = tx.state.head(*stream) else { continue };
-        let position = head.last.min(*position).cast_signed();
+        // A position ahead of the stream would hide what is yet to come. Marks are in no stream.
+        let last = match tx.state.head(*stream) {
+            Some(head) => head.last,
+            None if stream.0 > STREAM_ID_MAX => *position,
+            None => continue,
+        };
+        let position = last.min(*position).cast_signed();
         let sql = "INSERT INTO inboxes (instance, agent, stream, position) VALUES (?, ?, ?, ?)
                    ON CONFLICT (instance, agent, stream) DO UPDATE SET position = excluded.position
                    WHERE excluded.position > position";

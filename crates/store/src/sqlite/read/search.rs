@@ -7,6 +7,8 @@ use switchboard_core::port::store::SearchScope;
 
 use super::super::state::row_range;
 
+/// Streams one search looks into.
+const STREAMS_MAX: usize = 1000;
 /// Words of a query that count.
 const WORDS_MAX: usize = 16;
 
@@ -23,9 +25,9 @@ pub(crate) fn search(
     if query.is_empty() {
         return Ok(Vec::new());
     }
-    let mut found = Vec::new();
-    for stream in &scope.streams {
-        in_stream(conn, &query, *stream, scope.instance, limit, &mut found)?;
+    let (mut found, mut looked) = (Vec::new(), 0);
+    for stream in scope.streams.iter().take(STREAMS_MAX) {
+        in_stream(conn, &query, *stream, (scope.instance, limit), &mut looked, &mut found)?;
     }
     // Newest first, whatever the stream.
     found.sort_unstable_by(|a, b| b.cmp(a));
@@ -44,8 +46,8 @@ fn in_stream(
     conn: &Connection,
     query: &str,
     stream: StreamId,
-    reader: Option<InstanceNo>,
-    limit: usize,
+    (reader, limit): (Option<InstanceNo>, usize),
+    looked: &mut usize,
     found: &mut Vec<(i64, EventId)>,
 ) -> rusqlite::Result<()> {
     let sql = "SELECT rowid FROM search.fts WHERE fts MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC";
@@ -54,12 +56,12 @@ fn in_stream(
         conn.prepare_cached("SELECT at_ms, from_instance, to_instance FROM events WHERE id = ?")?;
     let (from, to) = row_range(stream);
     let mut rows = matches.query(params![query, from, to])?;
-    let (mut looked, mut visible) = (0, 0);
+    let mut visible = 0;
     while visible < limit
-        && looked < SCAN_ROWS_MAX
+        && *looked < SCAN_ROWS_MAX
         && let Some(row) = rows.next()?
     {
-        looked += 1;
+        *looked += 1;
         let id: i64 = row.get(0)?;
         let event = row_of.query_row([id], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, u32>(1)?, row.get::<_, Option<u32>>(2)?))

@@ -1,0 +1,123 @@
+//! Waiting: woken by the message, not by the next look.
+
+use serde_json::json;
+use std::sync::Arc;
+use switchboard_testkit::mcp::Called;
+use switchboard_testkit::mcp::Mcp;
+use switchboard_testkit::{PATIENCE, TestHub};
+use tokio::task::JoinHandle;
+
+/// Longer than the test's patience: whoever returns was woken.
+const LONG_MS: u64 = 60_000;
+
+fn spawned(client: &Mcp, tool: &'static str, arguments: serde_json::Value) -> JoinHandle<Called> {
+    let client = client.clone();
+    tokio::spawn(async move { client.done(tool, arguments).await })
+}
+
+async fn woken(call: JoinHandle<Called>) -> Called {
+    tokio::time::timeout(PATIENCE, call).await.expect("woken in time").unwrap()
+}
+
+/// Until an inbox of this vault waits: its follower listens to the vault.
+async fn until_waiting(hub: &TestHub, count: usize) {
+    let vault = hub.hub.vault_named("main").unwrap().vault;
+    let waiting = async {
+        loop {
+            let followers = std::cell::Cell::new(0);
+            hub.hub.streams.each_vault_follower(vault, |_| followers.set(followers.get() + 1));
+            if followers.get() >= count {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("waits in time");
+}
+
+#[tokio::test]
+async fn a_message_wakes_a_waiting_agent() {
+    let hub = TestHub::start().await;
+    let ada = Mcp::open(&hub, &hub.token("ada").await).await;
+    for ben in [Mcp::open(&hub, &hub.token("ben").await).await, Mcp::stateless(&hub, &hub.token("bea").await)]
+    {
+        let waiting = spawned(&ben, "bus_inbox", json!({ "wait_ms": LONG_MS }));
+        until_waiting(&hub, 1).await;
+        assert!(!waiting.is_finished());
+        let sent = ada.done("bus_send", json!({ "text": "the build is red" })).await;
+        let got = woken(waiting).await;
+        assert_eq!(got.data["messages"][0]["gid"], sent.data["gid"]);
+        assert_eq!(got.data["more"], false);
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_is_new_wakes_too() {
+    let hub = TestHub::start().await;
+    let (ada, ben) =
+        (Mcp::open(&hub, &hub.token("ada").await).await, Mcp::open(&hub, &hub.token("ben").await).await);
+    let waiting = spawned(&ben, "bus_inbox", json!({ "wait_ms": LONG_MS }));
+    until_waiting(&hub, 1).await;
+    ada.done("bus_send", json!({ "text": "first words", "channel": "builds" })).await;
+    assert!(woken(waiting).await.text.contains("first words"));
+}
+
+#[tokio::test]
+async fn a_question_can_wait_for_its_answer() {
+    let hub = TestHub::start().await;
+    let (ada, ben) =
+        (Mcp::open(&hub, &hub.token("ada").await).await, Mcp::open(&hub, &hub.token("ben").await).await);
+    ben.done("bus_inbox", json!({})).await;
+    let asked = json!({ "text": "Which port?", "type": "question", "to": "ben", "wait_ms": LONG_MS });
+    let waiting = spawned(&ada, "bus_send", asked);
+    let question = woken(spawned(&ben, "bus_inbox", json!({ "wait_ms": LONG_MS }))).await;
+    let gid = question.data["messages"][0]["gid"].clone();
+    // Something else on the channel does not end the wait for the answer.
+    ben.done("bus_send", json!({ "text": "unrelated" })).await;
+    ben.done("bus_reply", json!({ "gid": gid, "text": "hm", "type": "finding" })).await;
+    assert!(!waiting.is_finished());
+    ben.done("bus_reply", json!({ "gid": gid, "text": "8484" })).await;
+    let answered = woken(waiting).await;
+    assert_eq!(answered.data["answer"]["type"], "answer");
+    assert_eq!(answered.data["answer"]["reply_to"], gid);
+    assert!(answered.text.contains("8484") && answered.text.contains("never instructions"));
+    let rest = ada.done("bus_inbox", json!({})).await;
+    let texts: Vec<_> =
+        rest.data["messages"].as_array().unwrap().iter().map(|item| item["type"].as_str()).collect();
+    assert_eq!(texts, [Some("finding"), Some("finding")], "the answer is not handed over twice");
+    assert!(
+        ada.done("bus_inbox", json!({ "unread": true })).await.text.contains("8484"),
+        "but it is not lost"
+    );
+}
+
+#[tokio::test]
+async fn a_wait_for_nothing_ends_and_says_so() {
+    let hub = TestHub::start().await;
+    let ada = Mcp::open(&hub, &hub.token("ada").await).await;
+    let asked = ada.done("bus_send", json!({ "text": "Anyone?", "type": "question", "wait_ms": 1 })).await;
+    assert!(asked.text.contains("No answer came") && asked.text.contains("task proposal"), "{}", asked.text);
+    assert!(asked.data["answer"].is_null() && asked.data["deadline"].is_string());
+    let nothing = ada.done("bus_inbox", json!({ "wait_ms": 1 })).await;
+    assert!(
+        nothing.text.contains("Nothing new") && nothing.data["messages"] == json!([]),
+        "{}",
+        nothing.text
+    );
+}
+
+#[tokio::test]
+async fn many_waiting_agents_are_all_woken_by_one_message() {
+    let hub = TestHub::start().await;
+    let ada = Mcp::open(&hub, &hub.token("ada").await).await;
+    let mut waiting = Vec::new();
+    for number in 0..20 {
+        let token = hub.token(&format!("w{number}")).await;
+        waiting.push(spawned(&Mcp::stateless(&hub, &token), "bus_inbox", json!({ "wait_ms": LONG_MS })));
+    }
+    until_waiting(&hub, 20).await;
+    let sent = Arc::new(ada.done("bus_send", json!({ "text": "everyone" })).await);
+    for call in waiting {
+        assert_eq!(woken(call).await.data["messages"][0]["gid"], sent.data["gid"]);
+    }
+}

@@ -144,6 +144,14 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_shows_the_example_as_it_is() {
+        let page = include_str!("../../../docs/guide/configuration.md");
+        let indented: String =
+            example().lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect();
+        assert!(page.contains(&indented), "paste this into docs/guide/configuration.md:\n{indented}");
+    }
+
+    #[test]
     fn an_unknown_key_is_refused_with_its_line_and_the_nearest_one() {
         assert_eq!(
             refused("[server]\nlisen = \"x\"\n"),

@@ -112,6 +112,7 @@ impl Embedded {
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), "sqlite");
         doors.origins = Arc::new(config.server.origins.clone());
+        doors.mcp.allowed_hosts.clone_from(&config.server.hosts);
         let serving = tokio::spawn(listen::serve(listener, doors, hub.stopping().clone()));
         Ok(Self { hub, url, local_url, token, serving })
     }

@@ -82,6 +82,8 @@ schema! {
         /// Addresses of proxies in front of the hub. The hub believes no forwarded header of anybody else; at present it
         /// needs none at all, so the list only has to be right.
         trusted_proxies: Vec<String> = Vec::new(), "[\"10.0.0.0/8\"]";
+        /// Names under which clients reach the MCP door, beside this machine and the public URL; with or without a port.
+        hosts: Vec<String> = Vec::new(), "[\"switchboard.lan\"]";
         /// Origins of web pages that may open a socket, beside the hub's own.
         origins: Vec<String> = Vec::new(), "[\"https://console.example\"]";
     }

@@ -40,6 +40,10 @@ fn server(server: &Server) -> Result<(), String> {
     if let Some(origin) = server.origins.iter().find(|origin| !is_origin(origin, false)) {
         return Err(format!("server.origins: write http(s)://HOST[:PORT] without a path, not {origin:?}."));
     }
+    let is_host = |host: &&String| !host.is_empty() && !host.contains(['/', ' ', '@']);
+    if let Some(host) = server.hosts.iter().find(|host| !is_host(host)) {
+        return Err(format!("server.hosts: write NAME or NAME:PORT, not {host:?}."));
+    }
     if let Some(proxy) = server.trusted_proxies.iter().find(|proxy| !is_network(proxy)) {
         return Err(format!(
             "server.trusted_proxies: write an address or a network such as \"10.0.0.0/8\", not {proxy:?}."

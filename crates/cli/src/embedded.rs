@@ -145,7 +145,7 @@ impl Embedded {
         match tokio::time::timeout(DRAIN, stopped).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::error!(%error, "the store did not close cleanly; it recovers with the next start")
+                tracing::error!(%error, "the store did not close cleanly; it recovers with the next start");
             }
             Err(_) => tracing::warn!("the hub did not stop in time; what was acknowledged is on disk"),
         }

@@ -122,12 +122,13 @@ async fn tail(api: &Api, output: Output, follow: bool, limit: usize) -> Result<(
     let mut reader = Reader::after(last);
     let mut heard = show(entries);
     while heard {
-        match reader.next(api).await? {
-            Some(entries) => heard = show(entries),
-            None => tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = signals.next() => break,
-            },
+        if let Some(entries) = reader.next(api).await? {
+            heard = show(entries);
+            continue;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = signals.next() => break,
         }
     }
     Ok(())

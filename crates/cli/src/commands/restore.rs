@@ -65,14 +65,12 @@ fn check_empty(dir: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(|error| Failure::file(dir, &error))?,
     };
-    match entries.next() {
-        None => Ok(()),
-        Some(_) => {
-            let message = format!("{} is not empty. Nothing was changed.", dir.display());
-            let next = "restore into a new directory: --data-dir NEW";
-            Err(Failure::new(Exit::Refused, "SB0208", message).next(next))
-        }
+    if entries.next().is_none() {
+        return Ok(());
     }
+    let message = format!("{} is not empty. Nothing was changed.", dir.display());
+    let next = "restore into a new directory: --data-dir NEW";
+    Err(Failure::new(Exit::Refused, "SB0208", message).next(next))
 }
 
 /// The directory while it is made; gone again unless everything held.

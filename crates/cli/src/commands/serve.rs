@@ -18,7 +18,7 @@ const INTERRUPTED: i32 = 130;
 
 /// What scripts read when the hub is ready.
 #[derive(Debug, Serialize)]
-struct Ready {
+struct Announcement {
     ready: bool,
     url: String,
     mcp_url: String,
@@ -88,9 +88,9 @@ async fn until_ended(
     Ok(())
 }
 
-fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
+fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Announcement {
     let (instance_id, token) = first.map(|first| (first.instance_id, first.token)).unzip();
-    Ready {
+    Announcement {
         ready: true,
         url: embedded.url.clone(),
         mcp_url: connect::mcp_url(&embedded.url),
@@ -103,7 +103,7 @@ fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
     }
 }
 
-fn text(ready: &Ready) -> String {
+fn text(ready: &Announcement) -> String {
     let about =
         terminal::facts(&[("listens on", ready.url.clone()), ("keeps data in", ready.data_dir.clone())]);
     let connect = match &ready.token {

@@ -38,13 +38,11 @@ fn no_section(name: &str) -> String {
 /// What to say of a key that `section` does not have.
 pub(super) fn no_key(section: &Section, key: &str) -> String {
     let names = || section.keys.iter().map(|key| key.name);
-    match nearest(key, names()) {
-        Some(meant) => format!("`{key}` is no key of [{}]; did you mean `{meant}`?", section.name),
-        None => {
-            let all = names().collect::<Vec<_>>().join(", ");
-            format!("`{key}` is no key of [{}]; it has: {all}", section.name)
-        }
+    if let Some(meant) = nearest(key, names()) {
+        return format!("`{key}` is no key of [{}]; did you mean `{meant}`?", section.name);
     }
+    let all = names().collect::<Vec<_>>().join(", ");
+    format!("`{key}` is no key of [{}]; it has: {all}", section.name)
 }
 
 /// The name that differs least, if it differs little enough to be meant.

@@ -80,6 +80,8 @@ pub enum Command {
     Thread(Thread),
     /// Search messages.
     Search(Search),
+    /// Speak MCP on standard input and output, for clients that start a program instead of opening a URL.
+    Mcp(Mcp),
     /// Where every accepted message is.
     Ledger,
     /// The event log: who did what, and whether anybody changed it.
@@ -118,6 +120,14 @@ pub struct Serve {
     /// Stop when standard input closes: for programs that start a hub and must not leave it behind.
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
+}
+
+/// `mcp`.
+#[derive(Debug, Args)]
+pub struct Mcp {
+    /// Name of the agent to speak for. [default: the token's label]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
 }
 
 /// `token`.

@@ -12,6 +12,7 @@ pub mod inbox;
 pub mod keys;
 pub mod ledger;
 pub mod log;
+pub mod mcp;
 pub mod restore;
 pub mod search;
 pub mod send;
@@ -60,6 +61,7 @@ async fn on_hub(api: &Api, output: Output, command: Command) -> Result<(), Failu
         Command::Thread(thread) => thread::run(api, output, &thread).await,
         Command::Search(search) => search::run(api, output, &search).await,
         Command::Ledger => ledger::run(api, output).await,
+        Command::Mcp(mcp) => mcp::run(api, mcp).await,
         other => Err(Failure::usage(format!("{other:?} does not ask a hub."))),
     }
 }

@@ -20,8 +20,8 @@ pub fn start(asked: Option<&str>, config: &Log) -> Result<(), ParseError> {
     let filter = filter(asked.filter(|text| !text.is_empty()).unwrap_or(&config.level))?;
     // No filter lets a secret through, however detailed it is.
     let discreet = filter_fn(|metadata| {
-        let library = metadata.target().split("::").next().unwrap_or_default();
-        *metadata.level() <= Level::DEBUG || !TALKATIVE.contains(&library)
+        let of = |library: &&str| metadata.target().split("::").next() == Some(*library);
+        *metadata.level() <= Level::DEBUG || !TALKATIVE.iter().any(of)
     });
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let layer = match config.format {

@@ -1,5 +1,6 @@
 //! What reaches a person's terminal: nothing that others wrote may move the cursor, hide text or pose as something else.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use switchboard_protocol::text::strip_invisible;
 
@@ -47,14 +48,19 @@ pub fn facts(facts: &[(&str, String)]) -> String {
     facts.iter().map(render).collect()
 }
 
-/// Bytes as people read them, with one decimal.
+/// Bytes as people read them.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub fn bytes(count: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let Some((bits, unit)) = units.into_iter().find(|(bits, _)| count >> bits > 0) else {
-        return format!("{count} B");
-    };
-    let tenths = (u128::from(count) * 10 + (1 << (bits - 1))) >> bits;
-    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    let mut value = Cow::Borrowed("B");
+    let mut scaled = count as f64;
+    for unit in ["KiB", "MiB", "GiB", "TiB"] {
+        if scaled < 1024.0 {
+            break;
+        }
+        scaled /= 1024.0;
+        value = Cow::Borrowed(unit);
+    }
+    if value == "B" { format!("{count} B") } else { format!("{scaled:.1} {value}") }
 }
 
 /// Prints to stdout; whether anybody still reads. A reader that has left (`| head`) is no error, but a reason to end.

@@ -29,6 +29,7 @@ mod error;
 mod event;
 mod http;
 mod id;
+pub mod mcp;
 mod options;
 mod pending;
 mod queue;

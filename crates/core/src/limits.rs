@@ -33,7 +33,7 @@ pub const SCAN_ROWS_MAX: usize = 5000;
 /// Agents one `hello` may announce.
 pub const HELLO_AGENTS_MAX: usize = 64;
 /// Agents one instance may have announced in one vault within the last month.
-pub const AGENTS_PER_INSTANCE_MAX: u32 = 1000;
+pub const AGENTS_PER_INSTANCE_MAX: u32 = 20_000;
 /// Cursors one `hello` may carry.
 pub const HELLO_CURSORS_MAX: usize = 256;
 /// Channels of one vault.

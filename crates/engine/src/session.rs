@@ -312,7 +312,7 @@ impl Session {
         match crate::credentials::still_good(&self.hub, &self.who).await {
             Ok(()) => {}
             Err(detail) if detail.code == switchboard_protocol::Code::RateLimited => {
-                self.due.credential = true
+                self.due.credential = true;
             }
             Err(detail) => return Err(Close(Some(detail))),
         }

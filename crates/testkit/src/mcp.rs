@@ -40,7 +40,7 @@ pub struct Answer {
 impl Answer {
     fn of(reply: Reply) -> Self {
         let events = reply.text.lines().filter_map(|line| line.strip_prefix("data:"));
-        let last = events.filter_map(|data| serde_json::from_str(data.trim()).ok()).last();
+        let last = events.filter_map(|data| serde_json::from_str(data.trim()).ok()).next_back();
         let message = last.or_else(|| serde_json::from_str(&reply.text).ok()).unwrap_or_default();
         Self { status: reply.status, headers: reply.headers, text: reply.text, message }
     }

@@ -124,11 +124,11 @@ async fn tail(api: &Api, output: Output, follow: bool, limit: usize) -> Result<(
     while heard {
         if let Some(entries) = reader.next(api).await? {
             heard = show(entries);
-            continue;
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-            () = signals.next() => break,
+        } else {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = signals.next() => break,
+            }
         }
     }
     Ok(())

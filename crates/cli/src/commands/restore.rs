@@ -66,11 +66,12 @@ fn check_empty(dir: &Path) -> Result<(), Failure> {
         entries => entries.map_err(|error| Failure::file(dir, &error))?,
     };
     if entries.next().is_none() {
-        return Ok(());
+        Ok(())
+    } else {
+        let message = format!("{} is not empty. Nothing was changed.", dir.display());
+        let next = "restore into a new directory: --data-dir NEW";
+        Err(Failure::new(Exit::Refused, "SB0208", message).next(next))
     }
-    let message = format!("{} is not empty. Nothing was changed.", dir.display());
-    let next = "restore into a new directory: --data-dir NEW";
-    Err(Failure::new(Exit::Refused, "SB0208", message).next(next))
 }
 
 /// The directory while it is made; gone again unless everything held.

@@ -67,12 +67,17 @@ pub async fn ask(api: &Api, output: Output, ask: &Ask) -> Result<(), Failure> {
         asked.answer.as_ref().map(|answer| message_text(&names, answer)).unwrap_or_default()
     });
     if asked.answer.is_some() {
-        return Ok(());
+        Ok(())
+    } else {
+        let waited = time::human(timeout.as_secs());
+        let gid = &asked.question.gid;
+        Err(Failure::new(
+            Exit::No,
+            "SB0209",
+            format!("No answer within {waited}. The question stays open until its deadline."),
+        )
+        .next(format!("look later: `switchboard thread {gid}`")))
     }
-    let waited = time::human(timeout.as_secs());
-    let message = format!("No answer within {waited}. The question stays open until its deadline.");
-    let next = format!("look later: `switchboard thread {}`", asked.question.gid);
-    Err(Failure::new(Exit::No, "SB0209", message).next(next))
 }
 
 /// Waits for the answer, telling who got the question meanwhile, and marks it as read.

@@ -18,7 +18,8 @@ const INTERRUPTED: i32 = 130;
 
 /// What scripts read when the hub is ready.
 #[derive(Debug, Serialize)]
-struct Announcement {
+#[expect(clippy::struct_field_names, reason = "scripts read the field `ready`")]
+struct Ready {
     ready: bool,
     url: String,
     mcp_url: String,
@@ -88,9 +89,9 @@ async fn until_ended(
     Ok(())
 }
 
-fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Announcement {
+fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
     let (instance_id, token) = first.map(|first| (first.instance_id, first.token)).unzip();
-    Announcement {
+    Ready {
         ready: true,
         url: embedded.url.clone(),
         mcp_url: connect::mcp_url(&embedded.url),
@@ -103,7 +104,7 @@ fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Announceme
     }
 }
 
-fn text(ready: &Announcement) -> String {
+fn text(ready: &Ready) -> String {
     let about =
         terminal::facts(&[("listens on", ready.url.clone()), ("keeps data in", ready.data_dir.clone())]);
     let connect = match &ready.token {

@@ -39,10 +39,11 @@ fn no_section(name: &str) -> String {
 pub(super) fn no_key(section: &Section, key: &str) -> String {
     let names = || section.keys.iter().map(|key| key.name);
     if let Some(meant) = nearest(key, names()) {
-        return format!("`{key}` is no key of [{}]; did you mean `{meant}`?", section.name);
+        format!("`{key}` is no key of [{}]; did you mean `{meant}`?", section.name)
+    } else {
+        let all = names().collect::<Vec<_>>().join(", ");
+        format!("`{key}` is no key of [{}]; it has: {all}", section.name)
     }
-    let all = names().collect::<Vec<_>>().join(", ");
-    format!("`{key}` is no key of [{}]; it has: {all}", section.name)
 }
 
 /// The name that differs least, if it differs little enough to be meant.

@@ -77,7 +77,7 @@ schema! {
         listen: String = "127.0.0.1:8484".into(), "\"127.0.0.1:8484\"";
         /// How clients reach the hub, when that is not the address above: behind a proxy with TLS, say.
         public_url: Option<String> = None, "\"https://switchboard.example\"";
-        /// Where everything is kept. `--data-dir` and `SWITCHBOARD_DATA_DIR` win over it.
+        /// Where everything is kept. --data-dir and its variable win over it.
         data_dir: Option<String> = None, "\"/var/lib/switchboard\"";
         /// Addresses of proxies in front of the hub. The hub believes no forwarded header of anybody else; at present it
         /// needs none at all, so the list only has to be right.
@@ -121,7 +121,7 @@ schema! {
     }
     /// What is written to standard error.
     log: Log {
-        /// error, warn, info, debug, trace, or a filter such as `info,switchboard_engine=debug`. `--log` and `RUST_LOG` win.
+        /// error, warn, info, debug, trace, or a filter for parts of the program. --log and its variable win.
         level: String = "info".into(), "\"info\"";
         /// `text` or `json`.
         format: LogFormat = LogFormat::Text, "\"text\"";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use switchboard_client::{Client, Event, Options, Secret};
+use switchboard_client::{Client, Event, Options, Secret, fresh_key};
 use switchboard_protocol::frame::client::HelloAgent;
 use switchboard_protocol::message::{AgentMessage, MessageBody, MessageType, Network};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,13 +26,15 @@ pub async fn soon<T>(future: impl Future<Output = T>) -> T {
 pub struct Hub {
     listener: TcpListener,
     pub url: String,
+    /// Fresh, so that no client of an earlier hub on the same port is taken for one of this.
+    token: String,
 }
 
 impl Hub {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        Self { listener, url }
+        Self { listener, url, token: fresh_key() }
     }
 
     pub fn options(&self) -> Options {
@@ -66,9 +68,8 @@ impl Hub {
         HeaderValue::try_from(format!("Bearer {}", self.token())).expect("a header")
     }
 
-    /// As unlike other hubs' as their address.
-    fn token(&self) -> String {
-        self.url.replace("http://", "token-")
+    fn token(&self) -> &str {
+        &self.token
     }
 
     /// The next connection, through its hello and the pong that makes the client ready.
@@ -92,7 +93,7 @@ impl Hub {
                     Err(_) => break,
                 }
             }
-            if String::from_utf8_lossy(&request).contains(&self.token()) {
+            if String::from_utf8_lossy(&request).contains(self.token()) {
                 break stream;
             }
         };

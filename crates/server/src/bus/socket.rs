@@ -8,9 +8,10 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use switchboard_core::limits::{
-    FRAME_BYTES_MAX, HELLO_TIMEOUT_MS, IN_FLIGHT_MAX, MISSED_PONGS_MAX, PING_INTERVAL_MS,
+    FRAME_BYTES_MAX, HELLO_TIMEOUT_MS, IN_FLIGHT_MAX, MISSED_PONGS_MAX, PING_INTERVAL_MS, SOCKETS_MAX,
     SOCKETS_PER_INSTANCE_MAX,
 };
 use switchboard_engine::follow::Outbox;
@@ -40,6 +41,12 @@ pub async fn open(
 ) -> Answer {
     caller.uses_bus()?;
     check_origin(&doors, &headers)?;
+    // A connection that becomes a socket leaves the listener's count, so sockets have one of their own.
+    if doors.hub.counters.sockets.load(Ordering::Relaxed) >= SOCKETS_MAX as u64 {
+        let message = "This hub has as many sockets open as it takes.";
+        let full = Detail::new(Code::RateLimited, message).field("sockets").reason("overloaded");
+        return Err(full.retry_after_s(30u64).sb("SB0120").into());
+    }
     if doors.hub.sessions.count(caller.who.instance) >= SOCKETS_PER_INSTANCE_MAX {
         let limit = SOCKETS_PER_INSTANCE_MAX as u64;
         let message = "This instance has too many open sockets; close some.";

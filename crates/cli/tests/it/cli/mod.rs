@@ -1,7 +1,5 @@
 //! The program as people and scripts use it: its commands, what they print, how they end.
 
-#![expect(clippy::unwrap_used, reason = "what a test's helper cannot unwrap fails the test")]
-
 mod ask;
 mod backup;
 mod bench;
@@ -104,11 +102,15 @@ impl Running {
 
     /// The next line on stdout.
     fn line(&mut self) -> String {
-        let Ok(line) = self.stdout.recv_timeout(PATIENCE) else {
-            panic!("no line in time; stderr: {:?}", self.stderr.try_iter().collect::<String>());
-        };
-        self.seen.push(line.clone());
-        line
+        match self.stdout.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                self.seen.push(line.clone());
+                line
+            }
+            Err(
+                std::sync::mpsc::RecvTimeoutError::Timeout | std::sync::mpsc::RecvTimeoutError::Disconnected,
+            ) => panic!("no line in time; stderr: {:?}", self.stderr.try_iter().collect::<String>()),
+        }
     }
 
     /// Waits for a line on stderr that contains `text`.

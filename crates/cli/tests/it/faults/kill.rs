@@ -57,15 +57,14 @@ async fn send(url: String, place: Arc<Place>, sender: Arc<Sender>) {
     let mut again: Vec<u64> = sender.sent.lock().await.unanswered.iter().copied().collect();
     again.sort_unstable();
     loop {
-        let number = match again.pop() {
-            Some(number) => number,
-            None => {
-                let mut sent = sender.sent.lock().await;
-                sent.next += 1;
-                let number = sent.next;
-                sent.unanswered.insert(number);
-                number
-            }
+        let number = if let Some(number) = again.pop() {
+            number
+        } else {
+            let mut sent = sender.sent.lock().await;
+            sent.next += 1;
+            let number = sent.next;
+            sent.unanswered.insert(number);
+            number
         };
         if socket.try_send(&message(&place, &sender.name, number)).await.is_err() {
             return;
@@ -80,9 +79,7 @@ async fn send(url: String, place: Arc<Place>, sender: Arc<Sender>) {
 async fn take_answers(socket: &mut Socket, sender: &Sender, mut count: usize) -> bool {
     while count > 0 {
         let Some(frame) = socket.next().await else { return false };
-        if frame["t"] == "error" {
-            panic!("refused under load: {frame}");
-        }
+        assert!(frame["t"] != "error", "refused under load: {frame}");
         if frame["t"] == "message.stored" {
             let id = frame["client_msg_id"].as_str().unwrap();
             let number: u64 = id.rsplit('-').next().unwrap().parse().unwrap();

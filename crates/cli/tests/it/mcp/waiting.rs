@@ -1,5 +1,6 @@
 //! Waiting: woken by the message, not by the next look.
 
+use super::until_waiting;
 use serde_json::json;
 use std::sync::Arc;
 use switchboard_testkit::mcp::Called;
@@ -17,22 +18,6 @@ fn spawned(client: &Mcp, tool: &'static str, arguments: serde_json::Value) -> Jo
 
 async fn woken(call: JoinHandle<Called>) -> Called {
     tokio::time::timeout(PATIENCE, call).await.expect("woken in time").unwrap()
-}
-
-/// Until an inbox of this vault waits: its follower listens to the vault.
-async fn until_waiting(hub: &TestHub, count: usize) {
-    let vault = hub.hub.vault_named("main").unwrap().vault;
-    let waiting = async {
-        loop {
-            let followers = std::cell::Cell::new(0);
-            hub.hub.streams.each_vault_follower(vault, |_| followers.set(followers.get() + 1));
-            if followers.get() >= count {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("waits in time");
 }
 
 #[tokio::test]

@@ -15,8 +15,10 @@ from model import Model
 
 PROGRAMS = Path(__file__).resolve().parents[2] / ".cache/npm-agents/node_modules/.bin"
 NAME = "switchboard"
-# Each run makes two or three calls; starting the programs takes most of the time.
-RUN_SECONDS_MAX = 240
+NOWHERE = "http://127.0.0.1:9"
+# Each run makes two or three calls; starting the programs takes most of the time, and on a busy machine long.
+RUN_SECONDS_MAX = 600
+CONNECT_SECONDS_MAX = 120
 
 
 @dataclass
@@ -34,7 +36,9 @@ class Agent:
         self.work.mkdir(parents=True)
         keep = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
         path = f"{PROGRAMS}:{os.environ['PATH']}"
-        self.env = keep | {"PATH": path, "HOME": str(self.home), "NO_COLOR": "1", "NO_PROXY": "127.0.0.1"}
+        self.env = keep | {"PATH": path, "HOME": str(self.home), "NO_COLOR": "1"}
+        # Nothing but loopback is reachable, so that no answer of anybody else decides a test.
+        self.env |= {"NO_PROXY": "127.0.0.1", "HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE}
         self.prepare()
         self.command("sh", "-e", "-c", self.lines())
 
@@ -83,6 +87,8 @@ class Claude(Agent):
             "ANTHROPIC_API_KEY": "dummy",
             "ENABLE_TOOL_SEARCH": "false",
             "MCP_CONNECTION_NONBLOCKING": "false",
+            "MCP_CONNECT_TIMEOUT_MS": str(CONNECT_SECONDS_MAX * 1000),
+            "MCP_TIMEOUT": str(CONNECT_SECONDS_MAX * 1000),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_TELEMETRY": "1",
             "DISABLE_AUTOUPDATER": "1",
@@ -104,6 +110,7 @@ class Codex(Agent):
         provider = {"name": "scripted", "base_url": f"{model.url}/v1", "wire_api": "responses", "env_key": "MODEL_KEY"}
         table = ",".join(f"{key}={json.dumps(value)}" for key, value in provider.items())
         config = ['model_provider="scripted"', 'model="gpt-5"', f"model_providers.scripted={{{table}}}"]
+        config += [f"mcp_servers.{NAME}.{limit}_timeout_sec={CONNECT_SECONDS_MAX}" for limit in ("startup", "tool")]
         options = [part for line in config for part in ("-c", line)]
         held_by_nobody = "--dangerously-bypass-approvals-and-sandbox"
         return self.start("codex", "exec", "--skip-git-repo-check", *options, held_by_nobody, "Do your task.")

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_SECONDS_MAX = 60
+READY_SECONDS_MAX = 120
 # No proxy between a test and its own loopback.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -97,7 +97,7 @@ def environment() -> dict:
     return {name: value for name, value in os.environ.items() if not name.startswith("SWITCHBOARD_")}
 
 
-def eventually(look, what: str, seconds: float = 60):
+def eventually(look, what: str, seconds: float = 180):
     """The first true value of `look()`. It is polled because it shows at other programs, which tell nobody."""
     end = time.monotonic() + seconds
     while not (found := look()):

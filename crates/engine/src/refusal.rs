@@ -11,6 +11,12 @@ pub fn invalid(invalid: Invalid) -> Detail {
     Detail::new(Code::InvalidRequest, invalid.message).field(invalid.field).sb("SB0101")
 }
 
+/// A frame or body could not be read; the reader knows the fault, the page is ours.
+#[must_use]
+pub fn unreadable(detail: Detail) -> Detail {
+    detail.sb("SB0101")
+}
+
 /// A value of a request is not what it must be.
 #[must_use]
 pub fn bad_field(field: &str, message: impl Into<String>) -> Detail {

@@ -165,7 +165,7 @@ impl Session {
         let frame = match parse(text, &Limits::FRAME) {
             Ok(frame) => frame,
             Err(refused) => {
-                self.refuse("bus.frame", refused.client_msg_id, refused.error, out);
+                self.refuse("bus.frame", refused.client_msg_id, refusal::unreadable(refused.error), out);
                 return Ok(());
             }
         };

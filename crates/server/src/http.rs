@@ -150,7 +150,7 @@ impl Posted {
 
 /// Reads a strict JSON body.
 pub fn read<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refused> {
-    Ok(body::read(bytes, Limits::HTTP_BODY)?)
+    Ok(body::read(bytes, Limits::HTTP_BODY).map_err(refusal::unreadable)?)
 }
 
 /// Turns what kept a body from being read (too large, cut off) into a refusal.

@@ -17,6 +17,9 @@ use switchboard_protocol::message::{MESSAGE_LIST_SCHEMA, Network};
 /// Bytes read from the store at once.
 const READ_BYTES: usize = 512 * 1024;
 
+/// Bytes of one answer, roughly: clients take no body above 1 MiB, so long messages make shorter pages.
+const PAGE_BYTES: usize = 768 * 1024;
+
 /// What is asked for.
 #[derive(Debug, Clone)]
 pub struct Query<'a> {
@@ -56,7 +59,7 @@ pub async fn page(hub: &Hub, who: &Principal, query: &Query<'_>) -> Result<Page,
     let limit = query.limit.clamp(1, HISTORY_PAGE_MAX);
     let viewer = Viewer::instance(who);
     let mut page = Page::default();
-    let (mut cursor, mut scanned) = (after, 0);
+    let (mut cursor, mut scanned, mut bytes) = (after, 0, 0);
     loop {
         let want = HISTORY_PAGE_MAX.min(SCAN_ROWS_MAX - scanned);
         let rows = match thread {
@@ -67,11 +70,12 @@ pub async fn page(hub: &Hub, who: &Principal, query: &Query<'_>) -> Result<Page,
         let Some(last) = rows.last().map(|event| event.id) else { return Ok(page) };
         scanned += rows.len();
         for event in rows {
-            if page.events.len() == limit {
+            if page.events.len() == limit || bytes >= PAGE_BYTES {
                 page.next = page.events.last().map(|event| hub.gids.gid(event.id));
                 return Ok(page);
             }
             if event.kind.is_message() && viewer.may_read(&event) {
+                bytes += event.size();
                 page.events.push(Arc::new(event));
             }
         }

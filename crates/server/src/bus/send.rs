@@ -20,7 +20,7 @@ use switchboard_protocol::message::AgentMessage;
     responses((status = 200, description = "message.stored"), (status = 400), (status = 401), (status = 403), (status = 404), (status = 409), (status = 429)))]
 pub async fn message(State(doors): State<Doors>, caller: Caller, posted: Posted, Raw(bytes): Raw) -> Answer {
     let hub = &doors.hub;
-    let message: AgentMessage<'_> = body::read(&bytes, Limits::HTTP_BODY)?;
+    let message: AgentMessage<'_> = body::read(&bytes, Limits::HTTP_BODY).map_err(refusal::unreadable)?;
     message.validate().map_err(refusal::invalid)?;
     let agents: Agents = hub
         .vault_list()

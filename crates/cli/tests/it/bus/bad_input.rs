@@ -55,6 +55,7 @@ async fn each_shape_of_bad_frame_is_refused_by_name_and_stores_nothing() {
         let code = error["error"]["code"].as_str().unwrap();
         assert!(["invalid_request", "not_found"].contains(&code), "{shown}: {error}");
         assert!(!error["error"]["message"].as_str().unwrap().is_empty());
+        assert!(error["error"]["sb"].is_string(), "{shown}: every refusal has a page: {error}");
         if let Some(field) = field {
             assert_eq!(error["error"]["field"], field, "{shown}: {error}");
         }

@@ -201,3 +201,31 @@ async fn who_has_an_acknowledgement_can_read_its_message_also_in_a_new_channel()
     }
     hub.stop().await;
 }
+
+#[tokio::test]
+async fn pages_of_long_messages_stay_below_a_mebibyte_and_miss_nothing() {
+    let hub = TestHub::start().await;
+    let token = hub.token("a").await;
+    let mut socket = hub.agent(&token, "a").await;
+    let text = "\u{1F980}".repeat(4000); // four bytes each
+    for number in 0..100 {
+        assert_eq!(
+            socket.ask(&hub.message(&format!("m{number}"), "finding", "a", &text)).await["t"],
+            "message.stored"
+        );
+    }
+    let (mut seen, mut after) = (0, String::new());
+    loop {
+        let page = format!("/v1/messages?network=org&channel={}{after}", path(&hub.channel("general")));
+        let reply = hub.http(&token).get(&page).await;
+        assert!(reply.text.len() < 1 << 20, "{}", reply.text.len());
+        let page = reply.json();
+        seen += page["messages"].as_array().unwrap().len();
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after_gid={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 100);
+    hub.stop().await;
+}

@@ -263,7 +263,7 @@ pub struct Place {
 /// `inbox`.
 #[derive(Debug, Args)]
 pub struct Inbox {
-    /// Go on showing messages as they pass.
+    /// Go on showing messages as they pass; your own are not repeated.
     #[arg(long, short)]
     pub follow: bool,
     /// Only this vault, by name or id.

@@ -60,7 +60,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match command {
         Command::Config(command) => return commands::config::run(&global, output, &command),
         Command::Explain(explain) => return commands::explain::run(output, explain.code.as_deref()),
-        Command::Completions { shell } => return commands::shell::completions(shell),
+        Command::Completions { shell } => {
+            commands::shell::completions(shell);
+            return Ok(());
+        }
         Command::Man { dir } => return commands::shell::man(output, &dir),
         _ => {}
     }

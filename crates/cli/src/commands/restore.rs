@@ -85,11 +85,8 @@ impl Building {
         let mut name = dir.file_name().unwrap_or_default().to_owned();
         name.push(".restoring");
         let path = dir.with_file_name(name);
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         let parents = dir.parent().map_or(Ok(()), fs::create_dir_all);
-        parents.and_then(|()| builder.create(&path)).map_err(|error| {
+        parents.and_then(|()| private_dir().create(&path)).map_err(|error| {
             Failure::file(&path, &error).next("remove it if an earlier restore was interrupted")
         })?;
         Ok(Self { path, done: false })
@@ -106,6 +103,19 @@ impl Building {
         self.done = true;
         Ok(())
     }
+}
+
+/// Makes directories for their owner alone, as the hub does.
+fn private_dir() -> fs::DirBuilder {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let mut builder = fs::DirBuilder::new();
+        builder.mode(0o700);
+        builder
+    }
+    #[cfg(not(unix))]
+    fs::DirBuilder::new()
 }
 
 impl Drop for Building {

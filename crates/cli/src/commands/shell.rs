@@ -7,12 +7,10 @@ use clap::CommandFactory as _;
 use std::path::Path;
 
 /// Prints completions.
-#[expect(clippy::unnecessary_wraps, reason = "commands are called alike")]
-pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+pub fn completions(shell: clap_complete::Shell) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "switchboard", &mut script);
     let _ = print(&String::from_utf8_lossy(&script));
-    Ok(())
 }
 
 /// Writes a manual page for every command.

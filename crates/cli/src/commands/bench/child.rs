@@ -66,11 +66,7 @@ impl Target {
 
     /// Processor time the hub has used, in microseconds; Linux only.
     pub fn cpu_us(&self) -> Option<u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?)).ok()?;
-        // The name of the program, in parentheses, may hold anything; numbers follow it.
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        Some((ticks(11)? + ticks(12)?) * (1_000_000 / TICKS_PER_S))
+        cpu_us_of(self.pid()?)
     }
 
     /// Memory of the hub that is in use, in bytes; Linux only.
@@ -89,6 +85,15 @@ impl Target {
         }
         dir.close().map_err(|error| Failure::file(&std::env::temp_dir(), &error))
     }
+}
+
+/// Processor time a process has used, in microseconds; Linux only.
+pub fn cpu_us_of(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program, in parentheses, may hold anything; numbers follow it.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some((ticks(11)? + ticks(12)?) * (1_000_000 / TICKS_PER_S))
 }
 
 async fn start(data: &Path) -> Result<Child, Failure> {

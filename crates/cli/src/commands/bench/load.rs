@@ -1,6 +1,6 @@
 //! Senders and receivers against a hub.
 
-use super::child::Target;
+use super::child::{self, Target};
 use super::histogram::Histogram;
 use super::receive::{self, Received, Until};
 use super::report::{Machine, Report};
@@ -51,7 +51,7 @@ pub async fn run(target: &Target, bench: &BenchBus) -> Result<Report, Failure> {
 
 fn machine(target: &Target) -> Machine {
     let flushes = target.dir().map(disk::flushes_per_s).and_then(Result::ok);
-    Machine { fsync_per_s: flushes.map(f64::round), loopback_rtt_us: disk::loopback_rtt_us().ok() }
+    Machine { fsync_per_s: flushes.map(f64::round), loopback_rtt_us: disk::loopback_rtt_us().ok().map(round) }
 }
 
 struct Run<'a> {
@@ -67,6 +67,7 @@ struct Outcome {
     measured: Duration,
     warm: Duration,
     hub_cpu_us: Option<u64>,
+    load_cpu_us: Option<u64>,
 }
 
 impl<'a> Run<'a> {
@@ -89,7 +90,7 @@ impl<'a> Run<'a> {
             sending.push(tokio::spawn(send::run(wire, template, self.window, self.schedule.clone())));
         }
         tokio::time::sleep(self.schedule.warm.saturating_sub(self.schedule.clock.monotonic())).await;
-        let cpu_before = self.target.cpu_us();
+        let (cpu_before, own_before) = (self.target.cpu_us(), child::cpu_us_of(std::process::id()));
         let mut sent = Vec::new();
         let mut open = Vec::new();
         for task in sending {
@@ -106,9 +107,11 @@ impl<'a> Run<'a> {
             emptying.iter().for_each(tokio::task::JoinHandle::abort);
             received
         };
-        let hub_cpu_us = cpu_before.and_then(|before| Some(self.target.cpu_us()?.saturating_sub(before)));
+        let since = |before: Option<u64>, now: Option<u64>| Some(now?.saturating_sub(before?));
+        let hub_cpu_us = since(cpu_before, self.target.cpu_us());
+        let load_cpu_us = since(own_before, child::cpu_us_of(std::process::id()));
         let measured = self.schedule.stop.saturating_sub(self.schedule.warm);
-        Ok(Outcome { sent, received, measured, warm: self.schedule.warm, hub_cpu_us })
+        Ok(Outcome { sent, received, measured, warm: self.schedule.warm, hub_cpu_us, load_cpu_us })
     }
 }
 
@@ -156,8 +159,9 @@ impl Outcome {
         // Deliveries count until the last one: a hub that acknowledges first and delivers later gains nothing.
         let last = self.received.iter().map(|received| Duration::from_nanos(received.last_ns)).max();
         let delivering = last.unwrap_or_default().saturating_sub(self.warm).max(self.measured).as_secs_f64();
-        let per =
-            |count: u64| self.hub_cpu_us.filter(|_| count > 0).map(|cpu| round(cpu as f64 / count as f64));
+        let each = |cpu_us: Option<u64>, count: u64| {
+            cpu_us.filter(|_| count > 0).map(|cpu_us| round(cpu_us as f64 / count as f64))
+        };
         Report {
             senders: bench.senders,
             in_flight: bench.in_flight,
@@ -173,8 +177,9 @@ impl Outcome {
             duplicated: self.received.iter().map(|received| received.duplicated).sum(),
             misordered: self.sent.iter().map(|sent| sent.misordered).sum::<u64>()
                 + self.received.iter().map(|received| received.misordered).sum::<u64>(),
-            hub_cpu_us_per_msg: per(published),
-            hub_cpu_us_per_delivery: per(delivered + overheard).filter(|_| has_receivers),
+            hub_cpu_us_per_msg: each(self.hub_cpu_us, published),
+            hub_cpu_us_per_delivery: each(self.hub_cpu_us, delivered + overheard).filter(|_| has_receivers),
+            load_cpu_us_per_msg: each(self.load_cpu_us, published),
             hub_rss_mb: target.rss_bytes().map(|bytes| round(bytes as f64 / f64::from(1 << 20))),
             machine,
         }

@@ -46,6 +46,8 @@ pub struct Report {
     pub hub_cpu_us_per_msg: Option<f64>,
     /// The same per delivery, those that senders got of each other included.
     pub hub_cpu_us_per_delivery: Option<f64>,
+    /// Processor time of the load itself per acknowledged message: it shares the cores, so it should be the smaller.
+    pub load_cpu_us_per_msg: Option<f64>,
     /// Memory of the hub at the end, in MiB; Linux only.
     pub hub_rss_mb: Option<f64>,
     /// The machine.
@@ -84,6 +86,7 @@ impl Report {
         facts.extend([
             ("lost / doubled / out of order", wrong),
             ("hub's processor per message", known(self.hub_cpu_us_per_msg, "us")),
+            ("load's processor per message", known(self.load_cpu_us_per_msg, "us")),
             ("hub's memory", known(self.hub_rss_mb, "MiB")),
             ("this disk's flushes of 4 KiB", known(self.machine.fsync_per_s, "/s")),
             ("loopback round trip", known(self.machine.loopback_rtt_us.map(f64::round), "us")),

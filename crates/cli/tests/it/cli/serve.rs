@@ -191,6 +191,27 @@ fn logs_are_json_when_configured_and_never_on_stdout() {
     assert!(ended.stderr.contains("\"ready\""), "{ended:?}");
 }
 
+#[cfg(unix)]
+#[test]
+fn retention_is_shorter_while_the_owner_is_alone() {
+    let dir = temp();
+    let (file, data) = (dir.path().join("hub.toml"), dir.path().join("data"));
+    std::fs::write(&file, "[retention]\norg_days = 20\npersonal_days = 3\n").unwrap();
+    let start = || Hub::start_with(&data, &["--config", file.to_str().unwrap()]);
+    let days = |hub: &Hub| {
+        let sent = hub.json(&["send", "kept for a while"]);
+        let time = |name: &str| {
+            sent[name].as_str().unwrap().parse::<switchboard_protocol::UtcTime>().unwrap().unix()
+        };
+        (time("expires_at") - time("server_time")) / 86_400
+    };
+    let hub = start();
+    assert_eq!(days(&hub), 3);
+    hub.json(&["token", "create", "--label", "bens", "--owner", "Ben"]);
+    hub.stop();
+    assert_eq!(days(&start()), 20);
+}
+
 #[test]
 fn the_configured_address_is_the_public_one() {
     let dir = temp();

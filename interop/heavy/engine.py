@@ -11,9 +11,9 @@ from hub import Hub, eventually
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-COMMAND_SECONDS_MAX = 120
+COMMAND_SECONDS_MAX = 300
 # The relay looks every two seconds for what there is to send; this leaves room for a busy machine.
-RELAY_SECONDS_MAX = 60
+RELAY_SECONDS_MAX = 180
 
 
 class Engine:

@@ -1,4 +1,4 @@
-//! What was acknowledged survives `kill -9`, and nothing comes twice.
+//! What was acknowledged survives `kill -9` and a disk that fails, and nothing comes twice.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -6,12 +6,13 @@ use std::process::{Child, Command, Stdio};
 use switchboard_core::event::StoredEvent;
 use switchboard_core::ids::StreamId;
 use switchboard_core::log::{GENESIS, record_digest};
-use switchboard_core::port::store::Store;
+use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::write::{Batch, Write};
 use switchboard_store::conformance::bench::{START_MS, appended, finding, genesis, with_id};
 use switchboard_store::sqlite::{Options, SqliteStore};
 
 const DIR: &str = "SWITCHBOARD_TEST_CRASH_DIR";
+const LIMITED: &str = "SWITCHBOARD_TEST_CRASH_LIMITED";
 const FIRST: &str = "SWITCHBOARD_TEST_CRASH_FIRST";
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -34,6 +35,8 @@ fn appending_until_killed() {
         let store = open(Path::new(&dir)).await;
         let hub = store.instances().await.expect("readable")[0].instance;
         let mut number = first;
+        // The test's own name stands on the line.
+        println!();
         loop {
             let writes = |from: u64| {
                 (from..from + 3)
@@ -82,6 +85,59 @@ fn acknowledged(child: &mut Child, at_least: usize) -> Vec<(String, u64)> {
     killed.expect("it acknowledged enough").expect("it was killed");
     child.wait().expect("it ended");
     acks
+}
+
+/// The process whose disk fails: it may not write beyond a length its log soon has. Says what it was told.
+#[test]
+fn appending_until_the_disk_fails() {
+    let Ok(dir) = std::env::var(DIR).and_then(|dir| std::env::var(LIMITED).map(|_| dir)) else { return };
+    runtime().block_on(async {
+        let store = open(Path::new(&dir)).await;
+        let hub = store.instances().await.expect("readable")[0].instance;
+        let commit = |id: u64| {
+            let data = bytes::Bytes::from(vec![b'x'; 100_000]);
+            let append = switchboard_core::write::Append { data, ..finding(hub) };
+            let writes = vec![Write::Append(with_id(append, &format!("c{id}"), 1))];
+            store.commit(Batch { at_ms: START_MS, writes })
+        };
+        let mut number = 0;
+        println!();
+        let failed = loop {
+            match commit(number).await {
+                Ok(outcomes) => println!("ack c{number} {}", appended(&outcomes[0]).id.seq),
+                Err(error) => break error,
+            }
+            number += 1;
+        };
+        assert!(matches!(failed, StoreError::Unknown(_)), "{failed:?}");
+        // Nothing is tried again behind the failure: a second sync that succeeds would prove nothing.
+        for _ in 0..3 {
+            assert!(matches!(commit(number + 1).await, Err(StoreError::Backend(_))));
+        }
+        let page = store.page(StreamId(1), 0, 1000, usize::MAX).await.expect("reads go on");
+        println!("left {}", page.events.len());
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_failing_disk_stops_the_writing_and_loses_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The shell lets the program see the failed write instead of killing it. Its limit counts blocks of 512 or 1024 bytes.
+    let child = Command::new("sh")
+        .args(["-c", r#"trap "" XFSZ; ulimit -f 6000; exec "$0" "$@""#])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", "appending_until_the_disk_fails", "--nocapture", "--test-threads=1"])
+        .env(DIR, dir.path())
+        .env(LIMITED, "1")
+        .output()
+        .expect("a child runs");
+    let out = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success(), "{out}\n{}", String::from_utf8_lossy(&child.stderr));
+    let acks = out.lines().filter_map(|line| line.strip_prefix("ack ")?.split_once(' '));
+    let acks: Vec<_> = acks.map(|(id, seq)| (id.to_owned(), seq.parse().expect("a number"))).collect();
+    assert!(acks.len() > 10 && out.contains(&format!("left {}", acks.len())), "{out}");
+    runtime().block_on(check(dir.path(), &acks));
 }
 
 async fn all(store: &SqliteStore) -> Vec<StoredEvent> {

@@ -18,7 +18,8 @@ pub(crate) fn backup(database: &Path, target: &Path) -> Result<(), StoreError> {
     let done = copy(database, target).map_err(|error| read_error(&error)).and_then(|()| {
         let sync = || {
             File::open(target)?.sync_all()?;
-            target.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+            let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty());
+            connect::sync_dir(dir.unwrap_or(Path::new(".")))
         };
         sync().map_err(|error| io_error(target, &error))
     });

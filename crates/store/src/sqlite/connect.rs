@@ -108,6 +108,7 @@ pub(crate) fn lock(files: &Files) -> Result<File, OpenError> {
     let path = files.dir.join("lock");
     let open = || {
         make_dir(&files.dir)?;
+        sync_parents(&files.dir)?;
         private(OpenOptions::new().create(true).truncate(false).write(true)).open(&path)
     };
     let file = open().map_err(|error| OpenError::Io { path: path.clone(), error })?;
@@ -124,6 +125,27 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(dir)
+}
+
+// A directory that was just made is lost with a power cut unless the one it stands in was synced.
+fn sync_parents(dir: &Path) -> io::Result<()> {
+    std::path::absolute(dir)?.ancestors().take(2).try_for_each(sync_dir)
+}
+
+/// Makes entries of a directory durable.
+#[cfg(unix)]
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    match File::open(dir).and_then(|dir| dir.sync_all()) {
+        // A directory above that may not be read was not made by this program.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Makes entries of a directory durable.
+#[cfg(not(unix))]
+pub(crate) fn sync_dir(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -164,7 +186,11 @@ pub(crate) fn grow_wal(files: &Files, bytes: u64) -> Result<(), OpenError> {
         }
         file.sync_all()
     };
-    grow().map_err(|error| OpenError::Io { path: files.wal.clone(), error })
+    match grow() {
+        // Without room for its full length the log grows as it is written; what may be written is decided there.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+        grown => grown.map_err(|error| OpenError::Io { path: files.wal.clone(), error }),
+    }
 }
 
 /// A connection that can write and has not yet: what it finds may be of a newer program, and then nothing is touched.

@@ -115,6 +115,7 @@ impl Index {
 
     /// Follows the log until the end.
     pub(crate) fn run(mut self, bell: &Bell) {
+        step_back();
         loop {
             match self.catch_up(bell) {
                 Ok(()) => {}
@@ -209,6 +210,17 @@ fn sweep(index: &Connection, subject: &str) -> rusqlite::Result<()> {
                ON CONFLICT (stream) DO UPDATE SET first = excluded.first";
     index.prepare_cached(sql)?.execute(params![stream.0, first.cast_signed()]).map(drop)
 }
+
+/// Lets every other thread of the machine go before this one: who writes and who reads must not wait for the index.
+#[cfg(target_os = "linux")]
+fn step_back() {
+    const NICENESS: i32 = 10;
+    // To Linux a thread is a process of its own here; not being allowed to is no harm.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn step_back() {}
 
 /// The subject of a sweep's log entry.
 pub(crate) fn sweep_subject(stream: StreamId, first: u64) -> String {

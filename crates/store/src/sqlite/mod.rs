@@ -82,9 +82,13 @@ impl Default for Options {
 /// The embedded store; see the module.
 pub struct SqliteStore {
     files: Files,
+    parts: Arc<Parts>,
+}
+
+/// What the store is made of.
+struct Parts {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    bell: Option<Arc<Bell>>,
     threads: Mutex<Threads>,
 }
 
@@ -113,47 +117,45 @@ impl SqliteStore {
         connect::set_up_writer(&writer, options.pages_max)?;
         migrate::run(&writer, migrate::MIGRATIONS)?;
         connect::grow_wal(&files, options.wal_bytes)?;
-        let bell = options.search.then(Arc::<Bell>::default);
+        let index = if options.search { open_index(&files)? } else { None };
         let shared = Arc::new(Shared {
             queue: Arc::new(Queue::new(options.queue_bytes_max)),
             listener: Mutex::new(None),
             commits: AtomicU64::new(0),
             log: checkpoint::Log::new(),
-            bell: bell.clone(),
+            bell: index.as_ref().map(|(_, bell)| Arc::clone(bell)),
         });
         let disk = Disk::new(files.dir.clone(), options.disk_reserve_bytes, options.clock);
         let writer = Writer::new(writer, disk, Arc::clone(&shared))?;
         let threads = Mutex::new(Threads { running: Vec::new(), lock: Some(lock) });
-        let store = Self { files, shared, readers: Arc::default(), bell, threads };
-        store.start(writer, options.readers)?;
+        let store = Self { files, parts: Arc::new(Parts { shared, readers: Arc::default(), threads }) };
+        store.start(writer, index, options.readers)?;
         Ok(store)
     }
 
-    fn start(&self, writer: Writer, readers: usize) -> Result<(), OpenError> {
+    fn start(
+        &self,
+        writer: Writer,
+        index: Option<(Index, Arc<Bell>)>,
+        readers: usize,
+    ) -> Result<(), OpenError> {
         let database = &self.files.database;
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
             let thread = thread.map_err(|error| OpenError::Io { path: database.clone(), error })?;
-            self.threads.lock().running.push(thread);
+            self.parts.threads.lock().running.push(thread);
             Ok::<_, OpenError>(())
         };
         let conn = connect::checkpointer(database)?;
-        let index = match &self.bell {
-            Some(bell) => {
-                let index = Index::open(&self.files.search, connect::reader(database)?, bell)?;
-                Some((index, Arc::clone(bell)))
-            }
-            None => None,
-        };
         let pool: Vec<_> = (0..readers.max(1)).map(|_| self.connect_reader()).collect::<Result<_, _>>()?;
         spawn("store-writer", Box::new(move || writer.run()))?;
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.parts.shared);
         spawn("store-checkpoint", Box::new(move || checkpoint::run(&conn, &shared.log, &shared.queue)))?;
         if let Some((index, bell)) = index {
             spawn("store-index", Box::new(move || index.run(&bell)))?;
         }
         for conn in pool {
-            let readers = Arc::clone(&self.readers);
+            let readers = Arc::clone(&self.parts.readers);
             spawn("store-reader", Box::new(move || readers::run(&readers, &conn)))?;
         }
         Ok(())
@@ -161,19 +163,33 @@ impl SqliteStore {
 
     fn connect_reader(&self) -> Result<rusqlite::Connection, OpenError> {
         let conn = connect::reader(&self.files.database)?;
-        if self.bell.is_some() {
+        if self.parts.shared.bell.is_some() {
             let path = self.files.search.to_string_lossy();
             conn.execute(&format!("ATTACH ? AS {}", read::search::SCHEMA), [path])?;
         }
         Ok(conn)
     }
+}
 
+/// The index with its bell. Without room to make one, the store still opens: it is then without search until a restart.
+fn open_index(files: &Files) -> Result<Option<(Index, Arc<Bell>)>, OpenError> {
+    let bell = Arc::<Bell>::default();
+    match Index::open(&files.search, connect::reader(&files.database)?, &bell) {
+        Ok(index) => Ok(Some((index, bell))),
+        Err(error) => {
+            tracing::error!(%error, "there is no full-text index: searches find nothing");
+            Ok(None)
+        }
+    }
+}
+
+impl Parts {
     /// Ends every thread, the writer first, and lets go of the files. Blocks until what was taken is done.
     fn shut(&self) {
         self.shared.queue.close();
         self.shared.log.close();
         self.readers.close();
-        if let Some(bell) = &self.bell {
+        if let Some(bell) = &self.shared.bell {
             bell.close();
         }
         let mut threads = self.threads.lock();
@@ -188,6 +204,6 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        self.shut();
+        self.parts.shut();
     }
 }

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Turns of the spin before the writer sleeps: some tens of microseconds.
-const SPIN_TURNS: u32 = 400;
+const SPIN_TURNS: u32 = 96;
 /// Spin hints per turn.
-const SPIN_HINTS: u32 = 16;
+const SPIN_HINTS: u32 = 8;
 
 /// What can be queued.
 pub(crate) trait Weigh {
@@ -78,6 +78,17 @@ impl<T: Weigh> Queue<T> {
     /// Writes that wait.
     pub(crate) fn queued(&self) -> usize {
         self.inner.lock().writes
+    }
+
+    /// Nobody takes any more: what was queued is dropped.
+    pub(crate) fn abandon(&self) {
+        let mut inner = self.inner.lock();
+        inner.closed = true;
+        let jobs = std::mem::take(&mut inner.jobs);
+        (inner.bytes, inner.writes) = (0, 0);
+        drop(inner);
+        // Their answers are dropped with them, outside of the lock: whoever waits for one may push again at once.
+        drop(jobs);
     }
 
     /// No more pushes; what was queued is still taken.
@@ -182,6 +193,15 @@ mod tests {
         queue.push(Job(1, 5)).unwrap();
         queue.push(Job(1, 5)).unwrap();
         assert_eq!(queue.push(Job(1, 1)), Err(PushError::Full));
+    }
+
+    #[test]
+    fn an_abandoned_queue_drops_what_waits() {
+        let queue = Queue::new(10);
+        queue.push(Job(3, 4)).unwrap();
+        queue.abandon();
+        assert_eq!((take(&queue), queue.queued()), (None, 0));
+        assert_eq!(queue.push(Job(1, 1)), Err(PushError::Closed));
     }
 
     #[test]

@@ -40,64 +40,64 @@ fn ask<T: Send + 'static>(queue: &Queue<Job>, job: impl FnOnce(Answer<T>) -> Job
 impl Store for SqliteStore {
     fn open(&self, genesis: Genesis) -> Fut<'_, Installation> {
         let genesis = Box::new(genesis);
-        ask(&self.shared.queue, |answer| Job::Install { genesis, answer })
+        ask(&self.parts.shared.queue, |answer| Job::Install { genesis, answer })
     }
 
     fn commit(&self, batch: Batch) -> Fut<'static, Vec<Outcome>> {
         let bytes = batch.writes.iter().map(Write::size).sum();
-        ask(&self.shared.queue, |answer| Job::Commit(Pending { batch, bytes, answer }))
+        ask(&self.parts.shared.queue, |answer| Job::Commit(Pending { batch, bytes, answer }))
     }
 
     fn listen(&self, listener: Arc<dyn CommitListener>) {
-        *self.shared.listener.lock() = Some(listener);
+        *self.parts.shared.listener.lock() = Some(listener);
     }
 
     fn page(&self, stream: StreamId, after: u64, limit: usize, bytes_max: usize) -> Fut<'_, Page> {
-        self.readers.read(move |conn| stream::page(conn, stream, after, limit, bytes_max))
+        self.parts.readers.read(move |conn| stream::page(conn, stream, after, limit, bytes_max))
     }
 
     fn events(&self, ids: Vec<EventId>) -> Fut<'_, Vec<Option<StoredEvent>>> {
-        self.readers.read(move |conn| stream::events(conn, &ids))
+        self.parts.readers.read(move |conn| stream::events(conn, &ids))
     }
 
     fn thread(&self, thread: EventId, after: u64, limit: usize) -> Fut<'_, Vec<StoredEvent>> {
-        self.readers.read(move |conn| stream::thread(conn, thread, after, limit))
+        self.parts.readers.read(move |conn| stream::thread(conn, thread, after, limit))
     }
 
     fn channels(&self, vaults: Vec<VaultId>) -> Fut<'_, Vec<StreamInfo>> {
-        self.readers.read(move |conn| stream::channels(conn, &vaults))
+        self.parts.readers.read(move |conn| stream::channels(conn, &vaults))
     }
 
     fn stream(&self, owner: StreamOwner) -> Fut<'_, Option<StreamInfo>> {
-        self.readers.read(move |conn| stream::stream(conn, &owner))
+        self.parts.readers.read(move |conn| stream::stream(conn, &owner))
     }
 
     fn stream_by_id(&self, id: StreamId) -> Fut<'_, Option<StreamInfo>> {
-        self.readers.read(move |conn| stream::stream_by_id(conn, id))
+        self.parts.readers.read(move |conn| stream::stream_by_id(conn, id))
     }
 
     fn streams(&self, after: u32) -> Fut<'_, Vec<StreamInfo>> {
-        self.readers.read(move |conn| stream::streams(conn, after))
+        self.parts.readers.read(move |conn| stream::streams(conn, after))
     }
 
     fn credential(&self, token_hash: [u8; 32], now_ms: WallMs) -> Fut<'_, Option<Credential>> {
-        self.readers.read(move |conn| directory::credential(conn, &token_hash, now_ms))
+        self.parts.readers.read(move |conn| directory::credential(conn, &token_hash, now_ms))
     }
 
     fn instance(&self, instance_id: String) -> Fut<'_, Option<InstanceRow>> {
-        self.readers.read(move |conn| directory::instance(conn, &instance_id))
+        self.parts.readers.read(move |conn| directory::instance(conn, &instance_id))
     }
 
     fn instances(&self) -> Fut<'_, Vec<InstanceRow>> {
-        self.readers.read(directory::instances)
+        self.parts.readers.read(directory::instances)
     }
 
     fn vaults(&self) -> Fut<'_, Vec<VaultInfo>> {
-        self.readers.read(directory::vaults)
+        self.parts.readers.read(directory::vaults)
     }
 
     fn agents(&self, vaults: Vec<VaultId>, after: u64) -> Fut<'_, Vec<AgentRow>> {
-        self.readers.read(move |conn| directory::agents(conn, &vaults, after))
+        self.parts.readers.read(move |conn| directory::agents(conn, &vaults, after))
     }
 
     fn notices(
@@ -107,67 +107,67 @@ impl Store for SqliteStore {
         now_ms: WallMs,
         limit: usize,
     ) -> Fut<'_, Vec<NoticeRow>> {
-        self.readers.read(move |conn| directory::notices(conn, instance, after, now_ms, limit))
+        self.parts.readers.read(move |conn| directory::notices(conn, instance, after, now_ms, limit))
     }
 
     fn receipts(&self, events: Vec<EventId>) -> Fut<'_, Vec<ReceiptRow>> {
-        self.readers.read(move |conn| directory::receipts(conn, &events))
+        self.parts.readers.read(move |conn| directory::receipts(conn, &events))
     }
 
     fn unread(&self, instance: InstanceNo, agent: String, limit: usize) -> Fut<'_, Vec<EventId>> {
-        self.readers.read(move |conn| directory::unread(conn, instance, &agent, limit))
+        self.parts.readers.read(move |conn| directory::unread(conn, instance, &agent, limit))
     }
 
     fn inbox(&self, instance: InstanceNo, agent: String) -> Fut<'_, Vec<(StreamId, u64)>> {
-        self.readers.read(move |conn| directory::inbox(conn, instance, &agent))
+        self.parts.readers.read(move |conn| directory::inbox(conn, instance, &agent))
     }
 
     fn devices(&self, now_ms: WallMs) -> Fut<'_, Vec<DeviceRow>> {
-        self.readers.read(move |conn| directory::devices(conn, now_ms))
+        self.parts.readers.read(move |conn| directory::devices(conn, now_ms))
     }
 
     fn tasks(&self, vault: VaultId) -> Fut<'_, Vec<TaskRow>> {
-        self.readers.read(move |conn| directory::tasks(conn, vault))
+        self.parts.readers.read(move |conn| directory::tasks(conn, vault))
     }
 
     fn swarms(&self) -> Fut<'_, Vec<SwarmRow>> {
-        self.readers.read(directory::swarms)
+        self.parts.readers.read(directory::swarms)
     }
 
     fn memberships(&self, person: PersonNo) -> Fut<'_, Vec<(String, HandleRow)>> {
-        self.readers.read(move |conn| directory::memberships(conn, person))
+        self.parts.readers.read(move |conn| directory::memberships(conn, person))
     }
 
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>> {
-        self.readers.read(move |conn| directory::handle(conn, &handle))
+        self.parts.readers.read(move |conn| directory::handle(conn, &handle))
     }
 
     fn next_deadline(&self) -> Fut<'_, Option<WallMs>> {
-        self.readers.read(stream::next_deadline)
+        self.parts.readers.read(stream::next_deadline)
     }
 
     fn log(&self, after: u64, limit: usize) -> Fut<'_, Vec<Record>> {
-        self.readers.read(move |conn| log::log(conn, after, limit))
+        self.parts.readers.read(move |conn| log::log(conn, after, limit))
     }
 
     fn checkpoints(&self, after: u64, limit: usize) -> Fut<'_, Vec<Checkpoint>> {
-        self.readers.read(move |conn| log::checkpoints(conn, after, limit))
+        self.parts.readers.read(move |conn| log::checkpoints(conn, after, limit))
     }
 
     fn ledger(&self) -> Fut<'_, Ledger> {
-        self.readers.read(log::ledger)
+        self.parts.readers.read(log::ledger)
     }
 
     fn search(&self, words: String, scope: SearchScope, limit: usize) -> Fut<'_, Vec<EventId>> {
-        if self.bell.is_none() {
+        if self.parts.shared.bell.is_none() {
             return std::future::ready(Ok(Vec::new())).boxed();
         }
-        self.readers.read(move |conn| search::search(conn, &words, &scope, limit))
+        self.parts.readers.read(move |conn| search::search(conn, &words, &scope, limit))
     }
 
     fn stats(&self) -> Fut<'_, StoreStats> {
-        let (shared, bell) = (Arc::clone(&self.shared), self.bell.clone());
-        self.readers.read(move |conn| {
+        let shared = Arc::clone(&self.parts.shared);
+        self.parts.readers.read(move |conn| {
             let sizes = log::sizes(conn)?;
             Ok(StoreStats {
                 streams: sizes.streams,
@@ -175,7 +175,7 @@ impl Store for SqliteStore {
                 queued: shared.queue.queued() as u64,
                 wal_bytes: shared.log.pages() * FRAME_BYTES,
                 db_bytes: sizes.bytes,
-                search_lag: bell.map_or(0, |bell| sizes.events.saturating_sub(bell.seen())),
+                search_lag: shared.bell.as_ref().map_or(0, |bell| sizes.events.saturating_sub(bell.seen())),
             })
         })
     }
@@ -190,12 +190,10 @@ impl Store for SqliteStore {
     }
 
     fn close(&self) -> Fut<'_, ()> {
-        // Joining threads blocks; they end within the commit that is under way.
-        async {
-            tokio::task::yield_now().await;
-            self.shut();
-            Ok(())
-        }
-        .boxed()
+        // Joining threads blocks until the commit that is under way has ended.
+        let parts = Arc::clone(&self.parts);
+        let ended = tokio::task::spawn_blocking(move || parts.shut());
+        async { ended.await.map_err(|_| StoreError::Backend("the store was not closed in order".into())) }
+            .boxed()
     }
 }

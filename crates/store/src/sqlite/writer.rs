@@ -101,11 +101,20 @@ impl Writer {
     /// Works until the queue is closed and empty.
     pub(crate) fn run(self) {
         let Self { conn, state, ids, disk, shared } = self;
+        // However this ends, nobody may wait for an answer that never comes.
+        let _abandon = Abandon(Arc::clone(&shared.queue));
         match Hot::prepare(&conn) {
             Ok(hot) => Running { conn: &conn, hot, state, ids, disk, shared, broken: None }.run(),
             Err(error) => tracing::error!(%error, "the writer cannot start"),
         }
-        // What is left finds its answer dropped, which its caller is told as a failure.
+    }
+}
+
+struct Abandon(Arc<Queue<Job>>);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 

@@ -92,6 +92,10 @@ impl Sender {
         Batch { at_ms: self.clock.wall_ms(), writes: (0..writes).map(|_| self.write()).collect() }
     }
 
+    async fn commits(&self) -> u64 {
+        self.store.stats().await.expect("readable").commits
+    }
+
     async fn send(&self, batch: Batch) {
         let count = batch.writes.len();
         let outcomes = self.store.commit(batch).await.expect("the commit succeeds");
@@ -115,6 +119,7 @@ fn processor_time() -> Duration {
 /// What one measurement took.
 struct Span {
     messages: u32,
+    commits: u64,
     took: Duration,
     processor: Duration,
 }
@@ -131,10 +136,10 @@ impl<'c> Stopwatch<'c> {
         Self { clock, started: clock.monotonic(), processor: processor_time() }
     }
 
-    fn stop(&self, messages: usize) -> Span {
+    fn stop(&self, messages: usize, commits: u64) -> Span {
         let took = self.clock.monotonic().saturating_sub(self.started);
         let processor = processor_time().saturating_sub(self.processor);
-        Span { messages: u32::try_from(messages).unwrap_or(u32::MAX), took, processor }
+        Span { messages: u32::try_from(messages).unwrap_or(u32::MAX), commits, took, processor }
     }
 }
 
@@ -144,7 +149,8 @@ fn report(what: &str, span: &Span, mut each: Vec<Duration>) {
     let (p50, p99) = (percentile(&each, 50), percentile(&each, 99));
     let processor = span.processor.as_secs_f64() * 1e6 / f64::from(span.messages);
     println!(
-        "{what:<28} {rate:>9.0}/s   each p50 {p50:>6} us  p99 {p99:>6} us   processor {processor:>6.1} us/message"
+        "{what:<28} {rate:>9.0}/s   each p50 {p50:>6} us  p99 {p99:>6} us   processor {processor:>6.1} us/message   {} commits",
+        span.commits
     );
 }
 
@@ -166,13 +172,14 @@ fn disk(dir: &Path, clock: &SystemClock) {
         clock.monotonic().saturating_sub(begun)
     });
     let each: Vec<_> = each.collect();
-    report("4 KiB write and fdatasync", &watch.stop(each.len()), each);
+    report("4 KiB write and fdatasync", &watch.stop(each.len(), 1000), each);
     std::fs::remove_file(path).expect("it goes");
 }
 
 /// `callers` tasks, each with one batch of `size` in flight.
 async fn run(what: &str, sender: &Sender, callers: usize, size: usize, messages: usize) {
     let rounds = (messages / callers / size).max(1);
+    let before = sender.commits().await;
     let watch = Stopwatch::start(&sender.clock);
     let tasks: Vec<_> = (0..callers)
         .map(|_| {
@@ -193,7 +200,8 @@ async fn run(what: &str, sender: &Sender, callers: usize, size: usize, messages:
     for task in tasks {
         each.extend(task.await.expect("the task ends"));
     }
-    report(what, &watch.stop(callers * size * rounds), each);
+    let commits = sender.commits().await - before;
+    report(what, &watch.stop(callers * size * rounds, commits), each);
 }
 
 async fn pages(sender: &Sender) {
@@ -206,7 +214,7 @@ async fn pages(sender: &Sender) {
         rows += sender.store.page(stream.id, after, 200, usize::MAX).await.expect("readable").events.len();
         each.push(sender.clock.monotonic().saturating_sub(begun));
     }
-    report("pages of 200 (rows)", &watch.stop(rows), each);
+    report("pages of 200 (rows)", &watch.stop(rows, 0), each);
 }
 
 async fn measure(args: &Args, clock: Arc<SystemClock>) {

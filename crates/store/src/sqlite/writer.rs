@@ -9,7 +9,7 @@ use super::disk::Disk;
 use super::failure::Failure;
 use super::index::Bell;
 use super::install;
-use super::queue::{Queue, Weigh};
+use super::queue::{Habit, Queue, Weigh};
 use super::state::State;
 use super::tx::{Hot, Tx};
 use parking_lot::Mutex;
@@ -132,8 +132,8 @@ struct Running<'c> {
 impl Running<'_> {
     fn run(mut self) {
         let queue = Arc::clone(&self.shared.queue);
-        let (mut jobs, mut spin) = (Vec::new(), false);
-        while queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut spin) {
+        let (mut jobs, mut habit) = (Vec::new(), Habit::default());
+        while queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut habit) {
             let mut group = Vec::with_capacity(jobs.len());
             for job in jobs.drain(..) {
                 match job {

@@ -26,6 +26,10 @@ const BATCH_RECORDS: i64 = 256;
 const BATCH_ENTRY_BYTES: usize = 256 * 1024;
 /// How long new events gather before they are indexed: the usual lag.
 const GATHER: Duration = Duration::from_millis(50);
+/// Events within that time from which on the writer counts as busy (10 000 a second) and the index waits for it.
+const BUSY_EVENTS: u64 = 500;
+/// Events the index may lag behind a busy writer; then it takes its share of the machine.
+const LAG_EVENTS_MAX: u64 = 250_000;
 
 const SCHEMA: &str = "
     CREATE VIRTUAL TABLE fts USING fts5(
@@ -44,7 +48,8 @@ const SCHEMA: &str = "
 pub(crate) struct Bell {
     state: Mutex<Ring>,
     wake: Condvar,
-    // Events the index has seen since the first start.
+    // Events appended, and events the index has seen, since the first start.
+    appended: AtomicU64,
     seen: AtomicU64,
 }
 
@@ -56,8 +61,9 @@ struct Ring {
 }
 
 impl Bell {
-    /// There are new events; called by the writer after a commit.
-    pub(crate) fn ring(&self) {
+    /// There is something new, and so many events in it; called by the writer after a commit.
+    pub(crate) fn ring(&self, events: usize) {
+        self.appended.fetch_add(events as u64, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.due = true;
         if state.asleep {
@@ -76,7 +82,7 @@ impl Bell {
         self.seen.load(Ordering::Relaxed)
     }
 
-    // Waits until there is something new; `false` at the end.
+    // Waits until there is something new and the writer is not in a rush; `false` at the end.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
         while !state.due && !state.closed {
@@ -84,12 +90,23 @@ impl Bell {
             self.wake.wait(&mut state);
             state.asleep = false;
         }
-        if !state.closed {
+        while !state.closed {
             // Let some more come; only the end cuts this short.
+            let before = self.appended.load(Ordering::Relaxed);
             self.wake.wait_for(&mut state, GATHER);
+            if !self.is_pressed(before) {
+                break;
+            }
         }
         state.due = false;
         !state.closed
+    }
+
+    // Whether so much was appended since `before` that the index had better wait, and it may.
+    fn is_pressed(&self, before: u64) -> bool {
+        let appended = self.appended.load(Ordering::Relaxed);
+        let lag = appended.saturating_sub(self.seen.load(Ordering::Relaxed));
+        appended.saturating_sub(before) > BUSY_EVENTS && lag < LAG_EVENTS_MAX
     }
 }
 
@@ -109,7 +126,9 @@ impl Index {
             make_file(path)?
         };
         let seen: i64 = index.query_row("SELECT events FROM progress", [], |row| row.get(0))?;
+        let appended = super::read::log::sizes(&database)?.events;
         bell.seen.store(seen.cast_unsigned(), Ordering::Relaxed);
+        bell.appended.store(appended, Ordering::Relaxed);
         Ok(Self { index, database })
     }
 
@@ -128,10 +147,18 @@ impl Index {
     }
 
     fn catch_up(&mut self, bell: &Bell) -> rusqlite::Result<()> {
+        let mut before = bell.appended.load(Ordering::Relaxed);
         while self.step(bell)? {
-            if bell.state.lock().closed {
+            let mut state = bell.state.lock();
+            if state.closed {
                 break;
             }
+            if bell.is_pressed(before) {
+                // More comes than goes: the rest waits until the rush is over.
+                state.due = true;
+                break;
+            }
+            before = bell.appended.load(Ordering::Relaxed);
         }
         Ok(())
     }

@@ -247,7 +247,7 @@ impl Running<'_> {
             told.unwrap_or_else(|_| tracing::error!("the commit listener panicked"));
         }
         if let Some(bell) = &self.shared.bell {
-            bell.ring();
+            bell.ring(appended.len());
         }
         Ok(done)
     }

@@ -12,6 +12,7 @@ mod apply;
 mod backup;
 mod checkpoint;
 mod connect;
+mod dedup;
 mod disk;
 mod failure;
 mod index;

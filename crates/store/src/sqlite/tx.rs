@@ -1,5 +1,6 @@
 //! One open transaction of the writer: what the writes of a commit share.
 
+use super::dedup as ids;
 use super::failure::{Failure, Stop};
 use super::state::{Counter, Head, State, encode_ledger};
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, Statement, params};
@@ -19,8 +20,6 @@ pub(crate) struct Hot<'c> {
     pub(crate) commit: Statement<'c>,
     pub(crate) rollback: Statement<'c>,
     pub(crate) insert_event: Statement<'c>,
-    pub(crate) find_dedup: Statement<'c>,
-    pub(crate) insert_dedup: Statement<'c>,
     set_counter: Statement<'c>,
     insert_log: Statement<'c>,
 }
@@ -35,14 +34,6 @@ impl<'c> Hot<'c> {
                 "INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent,
                                      to_instance, to_agent, client_id, content_digest, data)
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            )?,
-            find_dedup: conn.prepare(
-                "SELECT content_digest, event, thread, at_ms, expires_at_ms FROM dedup
-                 WHERE instance = ? AND client_id = ?",
-            )?,
-            insert_dedup: conn.prepare(
-                "INSERT INTO dedup (instance, client_id, content_digest, event, thread, at_ms, expires_at_ms)
-                 VALUES (?, ?, ?, ?, ?, ?, ?)",
             )?,
             set_counter: conn.prepare(
                 "INSERT INTO counters (id, a, b, more) VALUES (?, ?, ?, ?)
@@ -59,6 +50,7 @@ pub(crate) struct Tx<'t, 'c> {
     pub(crate) conn: &'c Connection,
     pub(crate) hot: &'t mut Hot<'c>,
     pub(crate) state: &'t mut State,
+    pub(crate) ids: &'t mut ids::Dedup,
     /// Stamp of the batch whose writes are being applied.
     pub(crate) at_ms: WallMs,
     /// Appended so far, in order.
@@ -72,12 +64,18 @@ pub(crate) struct Tx<'t, 'c> {
 
 impl<'t, 'c> Tx<'t, 'c> {
     /// A transaction on `conn`, which has begun one.
-    pub(crate) fn new(conn: &'c Connection, hot: &'t mut Hot<'c>, state: &'t mut State) -> Self {
+    pub(crate) fn new(
+        conn: &'c Connection,
+        hot: &'t mut Hot<'c>,
+        state: &'t mut State,
+        ids: &'t mut ids::Dedup,
+    ) -> Self {
         let ledger_before = state.ledger;
         Self {
             conn,
             hot,
             state,
+            ids,
             at_ms: 0,
             appended: Vec::new(),
             entries: Vec::new(),
@@ -112,6 +110,11 @@ impl<'t, 'c> Tx<'t, 'c> {
         map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Vec<T>> {
         self.conn.prepare_cached(sql)?.query_map(params, map)?.collect()
+    }
+
+    /// Notes that rows have changed by other means than this.
+    pub(crate) fn changed(&self) {
+        self.wrote.set(true);
     }
 
     /// Adds an entry to the commit's log record.
@@ -213,6 +216,7 @@ impl<'t, 'c> Tx<'t, 'c> {
             self.set_counter(i64::from(stream.0), last.cast_signed(), first.cast_signed(), None)?;
         }
         self.state.commit += 1;
+        self.ids.keep_up(self.conn, self.state.commit, self.at_ms)?;
         let commit = self.state.commit.cast_signed();
         let version = self.state.directory_version.cast_signed();
         let ledger = encode_ledger(&self.state.ledger);

@@ -4,11 +4,12 @@
 use super::apply;
 use super::checkpoint::{self, CHECKPOINT_PAGES_HARD, Log};
 use super::connect::OpenError;
+use super::dedup::Dedup;
 use super::disk::Disk;
 use super::failure::Failure;
 use super::index::Bell;
 use super::install;
-use super::queue::{Queue, Weigh};
+use super::queue::{Habit, Queue, Weigh};
 use super::state::State;
 use super::tx::{Hot, Tx};
 use parking_lot::Mutex;
@@ -78,6 +79,7 @@ enum Void {
 pub(crate) struct Writer {
     conn: Connection,
     state: State,
+    ids: Dedup,
     disk: Disk,
     shared: Arc<Shared>,
 }
@@ -86,22 +88,23 @@ impl Writer {
     /// Reads the state; the schema is up to date.
     pub(crate) fn new(mut conn: Connection, disk: Disk, shared: Arc<Shared>) -> Result<Self, OpenError> {
         let state = State::load(&conn)?;
+        let ids = Dedup::load(&conn)?;
         shared.commits.store(state.commit, Ordering::Relaxed);
         let told = Arc::clone(&shared);
         conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
             told.log.grown_to(u64::try_from(pages).unwrap_or(0));
             Ok(())
         }))?;
-        Ok(Self { conn, state, disk, shared })
+        Ok(Self { conn, state, ids, disk, shared })
     }
 
     /// Works until the queue is closed and empty.
     pub(crate) fn run(self) {
-        let Self { conn, state, disk, shared } = self;
+        let Self { conn, state, ids, disk, shared } = self;
         // However this ends, nobody may wait for an answer that never comes.
         let _abandon = Abandon(Arc::clone(&shared.queue));
         match Hot::prepare(&conn) {
-            Ok(hot) => Running { conn: &conn, hot, state, disk, shared, broken: None }.run(),
+            Ok(hot) => Running { conn: &conn, hot, state, ids, disk, shared, broken: None }.run(),
             Err(error) => tracing::error!(%error, "the writer cannot start"),
         }
     }
@@ -119,6 +122,7 @@ struct Running<'c> {
     conn: &'c Connection,
     hot: Hot<'c>,
     state: State,
+    ids: Dedup,
     disk: Disk,
     shared: Arc<Shared>,
     // Set once a sync failed: nothing is written any more until the store is opened again.
@@ -128,8 +132,8 @@ struct Running<'c> {
 impl Running<'_> {
     fn run(mut self) {
         let queue = Arc::clone(&self.shared.queue);
-        let (mut jobs, mut spin) = (Vec::new(), false);
-        while queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut spin) {
+        let (mut jobs, mut habit) = (Vec::new(), Habit::default());
+        while queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut habit) {
             let mut group = Vec::with_capacity(jobs.len());
             for job in jobs.drain(..) {
                 match job {
@@ -216,7 +220,7 @@ impl Running<'_> {
         work: impl FnOnce(&mut Tx<'_, '_>) -> Result<T, Failure>,
     ) -> Result<T, Void> {
         self.hot.begin.execute([]).map_err(|error| Void::Nothing(error.into()))?;
-        let mut tx = Tx::new(self.conn, &mut self.hot, &mut self.state);
+        let mut tx = Tx::new(self.conn, &mut self.hot, &mut self.state, &mut self.ids);
         let applied = catch_unwind(AssertUnwindSafe(|| {
             let done = work(&mut tx)?;
             tx.seal().map(|wrote| (done, wrote))
@@ -234,6 +238,7 @@ impl Running<'_> {
             return Ok(done);
         }
         self.hot.commit.execute([]).map_err(|error| self.not_committed(error))?;
+        self.ids.committed();
         self.shared.commits.store(self.state.commit, Ordering::Relaxed);
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener.filter(|_| !appended.is_empty()) {
@@ -269,9 +274,15 @@ impl Running<'_> {
         if !reload {
             return;
         }
-        match State::load(self.conn) {
-            Ok(state) => self.state = state,
-            Err(failure) => self.broken = Some(failure.to_string().into()),
+        let ids = if self.ids.rolled_back() { None } else { Some(Dedup::load(self.conn)) };
+        match (State::load(self.conn), ids.transpose()) {
+            (Ok(state), Ok(ids)) => {
+                self.state = state;
+                if let Some(ids) = ids {
+                    self.ids = ids;
+                }
+            }
+            (Err(failure), _) | (_, Err(failure)) => self.broken = Some(failure.to_string().into()),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Appending an event to a stream.
 
+use super::super::dedup::{Entry, Key, key};
 use super::super::failure::{Applied, Failure, Stop};
 use super::super::state::{Head, State};
 use super::super::tx::{Tx, found};
 use super::bind::bind;
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::params;
 use switchboard_core::event::{Addressee, EventKind, StoredEvent};
 use switchboard_core::ids::{EventId, InstanceNo, PersonNo, STREAM_ID_MAX, StreamId, VaultId};
 use switchboard_core::limits::CHANNELS_PER_VAULT_MAX;
@@ -47,8 +48,9 @@ pub(super) struct Replied {
 }
 
 pub(super) fn append(tx: &mut Tx<'_, '_>, append: &Append) -> Applied {
-    if let Some(dedup) = &append.dedup
-        && let Some(first) = seen(tx, append.from_instance, dedup)?
+    let id = append.dedup.as_ref().map(|dedup| (key(append.from_instance, &dedup.client_id), dedup));
+    if let Some((key, dedup)) = &id
+        && let Some(first) = seen(tx, key, dedup)?
     {
         return Ok(Outcome::Appended(first));
     }
@@ -66,6 +68,9 @@ pub(super) fn append(tx: &mut Tx<'_, '_>, append: &Append) -> Applied {
         (StreamRef::Swarm { .. }, None) => return Err(Refusal::NotFound.into()),
     };
     let appended = insert(tx, append, stream, replied.as_ref(), to)?;
+    if let Some((key, dedup)) = id {
+        tx.ids.insert(key, Entry::new(dedup, &appended));
+    }
     if let Place::Swarm { handle, .. } = place {
         let since = tx.at_ms.saturating_sub(HOUR_MS);
         tx.run("DELETE FROM swarm_sends WHERE handle = ? AND at_ms <= ?", params![handle, since])?;
@@ -76,20 +81,10 @@ pub(super) fn append(tx: &mut Tx<'_, '_>, append: &Append) -> Applied {
 }
 
 // The answer a repeat gets: that of the first time.
-fn seen(tx: &mut Tx<'_, '_>, instance: InstanceNo, dedup: &Dedup) -> Result<Option<Appended>, Stop> {
-    let first = tx.hot.find_dedup.query_row(params![instance.0, dedup.client_id], |row| {
-        let appended = Appended {
-            id: EventId::from_row(row.get(1)?),
-            thread: EventId::from_row(row.get(2)?),
-            at_ms: row.get(3)?,
-            expires_at_ms: row.get(4)?,
-            repeat: true,
-        };
-        Ok((row.get::<_, [u8; 16]>(0)?, appended))
-    });
-    match first.optional()? {
-        Some((digest, _)) if digest != dedup.digest => Err(Refusal::IdReused.into()),
-        first => Ok(first.map(|(_, appended)| appended)),
+fn seen(tx: &Tx<'_, '_>, key: &Key, dedup: &Dedup) -> Result<Option<Appended>, Stop> {
+    match tx.ids.find(tx.conn, key, tx.at_ms)? {
+        Some(first) if first.digest != dedup.digest => Err(Refusal::IdReused.into()),
+        first => Ok(first.map(|first| first.repeat())),
     }
 }
 
@@ -199,18 +194,6 @@ fn insert(
     };
     let event = tx.store(stream, event, replied.is_none(), append.dedup.as_ref())?;
     let (row, thread) = (event.id.row(), event.thread.row());
-    if let Some(dedup) = &append.dedup {
-        let key = params![
-            append.from_instance.0,
-            dedup.client_id,
-            dedup.digest,
-            row,
-            thread,
-            event.at_ms,
-            event.expires_at_ms
-        ];
-        tx.hot.insert_dedup.execute(key)?;
-    }
     if replied.is_some() {
         tx.run("INSERT INTO replies (thread, event) VALUES (?, ?)", [thread, row])?;
     }

@@ -107,21 +107,26 @@ impl<T: Weigh> Queue<T> {
         self.wake.notify_all();
     }
 
-    /// Moves the next jobs into `out`, at least one and otherwise within both bounds; waits for one. `false` once the queue
-    /// is closed and empty.
-    pub(crate) fn take(
-        &self,
-        out: &mut Vec<T>,
-        writes_max: usize,
-        bytes_max: usize,
-        habit: &mut Habit,
-    ) -> bool {
+    /// Waits until there is a job, and for its like when there were several last time. `false` once the queue is closed and
+    /// empty.
+    pub(crate) fn wait(&self, habit: &Habit) -> bool {
         if !self.wait_for_one() {
             return false;
         }
         if habit.taken >= GATHER_FROM {
             self.gather(habit.taken);
         }
+        true
+    }
+
+    /// Whether nothing waits and jobs are still taken.
+    pub(crate) fn is_idle(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.jobs.is_empty() && !inner.closed
+    }
+
+    /// Moves the next jobs into `out`, at least one if there is any, and otherwise within both bounds.
+    pub(crate) fn take(&self, out: &mut Vec<T>, writes_max: usize, bytes_max: usize, habit: &mut Habit) {
         let mut inner = self.inner.lock();
         let (mut writes, mut bytes) = (0, 0);
         while let Some((job_writes, job_bytes)) = inner.jobs.front().map(|job| (job.writes(), job.bytes())) {
@@ -136,7 +141,6 @@ impl<T: Weigh> Queue<T> {
         }
         habit.taken = out.len();
         self.waiting.store(inner.jobs.len(), Ordering::Release);
-        true
     }
 
     fn wait_for_one(&self) -> bool {
@@ -183,7 +187,8 @@ mod tests {
 
     fn take(queue: &Queue<Job>) -> Option<Vec<Job>> {
         let mut out = Vec::new();
-        queue.take(&mut out, 4, 100, &mut Habit::default()).then_some(out)
+        let mut habit = Habit::default();
+        queue.wait(&habit).then(|| queue.take(&mut out, 4, 100, &mut habit)).map(|()| out)
     }
 
     #[test]
@@ -229,7 +234,8 @@ mod tests {
             let queue = Arc::clone(&queue);
             std::thread::spawn(move || {
                 let (mut sum, mut habit, mut out) = (0, Habit::default(), Vec::new());
-                while queue.take(&mut out, 64, 1 << 20, &mut habit) {
+                while queue.wait(&habit) {
+                    queue.take(&mut out, 64, 1 << 20, &mut habit);
                     sum += out.drain(..).map(|job: Job| job.0).sum::<usize>();
                 }
                 sum

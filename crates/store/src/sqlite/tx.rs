@@ -3,7 +3,7 @@
 use super::dedup as ids;
 use super::failure::{Failure, Stop};
 use super::state::{Counter, Head, State, encode_ledger};
-use rusqlite::{Connection, OptionalExtension as _, Params, Row, Statement, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row, params};
 use std::cell::Cell;
 use std::sync::Arc;
 use switchboard_core::digest::Digest;
@@ -14,41 +14,36 @@ use switchboard_core::log::{Entry, event_digest, record_digest};
 use switchboard_core::time::WallMs;
 use switchboard_core::write::Dedup;
 
-/// Statements of the appending path, prepared once: looking them up costs as much as running them.
+/// Statements of the appending path, taken once a commit: looking one up costs as much as running it.
 pub(crate) struct Hot<'c> {
-    pub(crate) begin: Statement<'c>,
-    pub(crate) commit: Statement<'c>,
-    pub(crate) rollback: Statement<'c>,
-    pub(crate) insert_event: Statement<'c>,
-    set_counter: Statement<'c>,
-    insert_log: Statement<'c>,
+    insert_event: CachedStatement<'c>,
+    set_counter: CachedStatement<'c>,
+    insert_log: CachedStatement<'c>,
 }
 
 impl<'c> Hot<'c> {
-    pub(crate) fn prepare(conn: &'c Connection) -> rusqlite::Result<Self> {
+    fn take(conn: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            begin: conn.prepare("BEGIN IMMEDIATE")?,
-            commit: conn.prepare("COMMIT")?,
-            rollback: conn.prepare("ROLLBACK")?,
-            insert_event: conn.prepare(
+            insert_event: conn.prepare_cached(
                 "INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent,
                                      to_instance, to_agent, client_id, content_digest, data)
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?,
-            set_counter: conn.prepare(
+            set_counter: conn.prepare_cached(
                 "INSERT INTO counters (id, a, b, more) VALUES (?, ?, ?, ?)
                  ON CONFLICT (id) DO UPDATE SET a = excluded.a, b = excluded.b, more = excluded.more",
             )?,
-            insert_log: conn
-                .prepare("INSERT INTO log (commit_no, at_ms, entries, digest) VALUES (?, ?, ?, ?)")?,
+            insert_log: conn.prepare_cached(
+                "INSERT INTO log (commit_no, at_ms, entries, digest) VALUES (?, ?, ?, ?)",
+            )?,
         })
     }
 }
 
 /// The transaction in which a group of batches is applied.
-pub(crate) struct Tx<'t, 'c> {
-    pub(crate) conn: &'c Connection,
-    pub(crate) hot: &'t mut Hot<'c>,
+pub(crate) struct Tx<'t> {
+    pub(crate) conn: &'t Connection,
+    hot: Hot<'t>,
     pub(crate) state: &'t mut State,
     pub(crate) ids: &'t mut ids::Dedup,
     /// Stamp of the batch whose writes are being applied.
@@ -62,18 +57,17 @@ pub(crate) struct Tx<'t, 'c> {
     wrote: Cell<bool>,
 }
 
-impl<'t, 'c> Tx<'t, 'c> {
+impl<'t> Tx<'t> {
     /// A transaction on `conn`, which has begun one.
     pub(crate) fn new(
-        conn: &'c Connection,
-        hot: &'t mut Hot<'c>,
+        conn: &'t Connection,
         state: &'t mut State,
         ids: &'t mut ids::Dedup,
-    ) -> Self {
+    ) -> rusqlite::Result<Self> {
         let ledger_before = state.ledger;
-        Self {
+        Ok(Self {
             conn,
-            hot,
+            hot: Hot::take(conn)?,
             state,
             ids,
             at_ms: 0,
@@ -82,7 +76,7 @@ impl<'t, 'c> Tx<'t, 'c> {
             moved: Vec::new(),
             ledger_before,
             wrote: Cell::new(false),
-        }
+        })
     }
 
     /// Runs a statement that changes rows; returns how many.

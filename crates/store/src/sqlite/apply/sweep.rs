@@ -22,7 +22,7 @@ const AGENT_MS: WallMs = 30 * DAY_MS;
 /// How often the directory is looked through for those.
 const AGENTS_EVERY_MS: WallMs = HOUR_MS;
 
-pub(super) fn sweep(tx: &mut Tx<'_, '_>, limit: usize) -> Applied {
+pub(super) fn sweep(tx: &mut Tx<'_>, limit: usize) -> Applied {
     let mut room = limit;
     events(tx, &mut room)?;
     for (sql, before_ms) in [
@@ -73,7 +73,7 @@ struct Row {
     key: Option<Key>,
 }
 
-fn events(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
+fn events(tx: &mut Tx<'_>, room: &mut usize) -> Result<(), Failure> {
     let now = tx.at_ms;
     let mut due: Vec<u32> = tx
         .state
@@ -93,7 +93,7 @@ fn events(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
 }
 
 // Only from the low end, so that what is left has no gaps: an event that is over waits for those before it.
-fn stream_events(tx: &mut Tx<'_, '_>, stream: StreamId, room: &mut usize) -> Result<(), Failure> {
+fn stream_events(tx: &mut Tx<'_>, stream: StreamId, room: &mut usize) -> Result<(), Failure> {
     let (gone, next_expires_ms) = expired(tx, stream, *room)?;
     if gone.iter().filter_map(|row| row.key).any(|key| tx.ids.is_recent(&key)) {
         tx.ids.flush_all(tx.conn, tx.state.commit + 1, tx.at_ms)?;
@@ -113,7 +113,7 @@ fn stream_events(tx: &mut Tx<'_, '_>, stream: StreamId, room: &mut usize) -> Res
 }
 
 // The expired rows at the low end, and when the one behind them goes.
-fn expired(tx: &Tx<'_, '_>, stream: StreamId, limit: usize) -> Result<(Vec<Row>, Option<WallMs>), Failure> {
+fn expired(tx: &Tx<'_>, stream: StreamId, limit: usize) -> Result<(Vec<Row>, Option<WallMs>), Failure> {
     let Some(head) = tx.state.head(stream) else { return Ok((Vec::new(), None)) };
     let sql =
         "SELECT id, expires_at_ms, kind, thread, to_instance, to_agent, from_instance, client_id FROM events
@@ -143,7 +143,7 @@ fn expired(tx: &Tx<'_, '_>, stream: StreamId, limit: usize) -> Result<(Vec<Row>,
     Ok((gone, None))
 }
 
-fn remove(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
+fn remove(tx: &mut Tx<'_>, row: &Row) -> Result<(), Failure> {
     settle(tx, row)?;
     let id = row.id.row();
     tx.run("DELETE FROM receipts WHERE event = ?", [id])?;
@@ -156,7 +156,7 @@ fn remove(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
 }
 
 // What was still on its way when it went has expired.
-fn settle(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
+fn settle(tx: &mut Tx<'_>, row: &Row) -> Result<(), Failure> {
     if !EventKind::from_number(row.kind).is_some_and(is_unit) {
         return Ok(());
     }
@@ -180,7 +180,7 @@ fn settle(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
     Ok(())
 }
 
-fn agents(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
+fn agents(tx: &mut Tx<'_>, room: &mut usize) -> Result<(), Failure> {
     if (0..AGENTS_EVERY_MS).contains(&(tx.at_ms - tx.state.agents_swept_ms)) {
         return Ok(());
     }

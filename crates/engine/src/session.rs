@@ -170,7 +170,8 @@ impl Session {
             }
         };
         match frame {
-            ClientFrame::Hello(hello) => return self.hello(hello, out).await,
+            // Rare and large: every session would carry its room otherwise.
+            ClientFrame::Hello(hello) => return Box::pin(self.hello(hello, out)).await,
             ClientFrame::Ping(ping) => self.ping(ping, out),
             ClientFrame::Pong(_) | ClientFrame::Unknown(_) => {}
             _ if !self.greeted => {

@@ -44,7 +44,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use switchboard_core::limits::{DISK_RESERVE_BYTES, QUEUE_BYTES_MAX};
 use switchboard_core::time::{Clock, SystemClock};
-use writer::{Slot, Shared, Writer};
+use writer::{Shared, Slot, Writer};
 
 /// How a store is opened.
 #[derive(Clone)]

@@ -116,7 +116,9 @@ pub(crate) fn commit_at_once(slot: &Slot, batch: Batch) -> Result<Result<Vec<Out
         return Err(batch);
     }
     let Some(mut slot) = slot.try_lock() else { return Err(batch) };
-    let Some(writer) = slot.as_mut().filter(|writer| writer.shared.queue.is_idle()) else { return Err(batch) };
+    let Some(writer) = slot.as_mut().filter(|writer| writer.shared.queue.is_idle()) else {
+        return Err(batch);
+    };
     Ok(tokio::task::block_in_place(|| writer.commit_one(&batch)))
 }
 
@@ -237,10 +239,7 @@ impl Writer {
     }
 
     /// Runs `work` in a transaction and commits it, unless it changed nothing.
-    fn transaction<T>(
-        &mut self,
-        work: impl FnOnce(&mut Tx<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Void> {
+    fn transaction<T>(&mut self, work: impl FnOnce(&mut Tx<'_>) -> Result<T, Failure>) -> Result<T, Void> {
         self.run_sql("BEGIN IMMEDIATE").map_err(|error| Void::Nothing(error.into()))?;
         let applied = catch_unwind(AssertUnwindSafe(|| {
             let mut tx = Tx::new(&self.conn, &mut self.state, &mut self.ids)?;

@@ -110,12 +110,7 @@ fn held(row: &rusqlite::Row<'_>) -> rusqlite::Result<Held> {
     })
 }
 
-pub(super) fn close(
-    tx: &mut Tx<'_>,
-    instance: InstanceNo,
-    node: u64,
-    only: &[(VaultId, String)],
-) -> Applied {
+pub(super) fn close(tx: &mut Tx<'_>, instance: InstanceNo, node: u64, only: &[(VaultId, String)]) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE instance = ? AND state <> ?";
     let held = tx.all(sql, params![instance.0, Presence::Closed as u8], held)?;
     let meant = |row: &Held| only.iter().any(|(vault, agent)| *vault == row.vault && *agent == row.agent);

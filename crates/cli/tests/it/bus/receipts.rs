@@ -83,3 +83,21 @@ async fn only_the_receiver_may_say_so() {
     assert_eq!(receiver.expect("error").await["error"]["field"], "state");
     hub.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_said_just_before_leaving_counts_and_is_announced() {
+    let Pair { hub, mut sender, receiver, gid, .. } = direct_message().await;
+    let farewell = hub.message("farewell", "finding", "b", "bye");
+    receiver.send_and_close(&[receipt(&gid, "b", "read"), farewell]).await;
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let frame = sender.next().await.expect("still open");
+        if ["message.status", "message.deliver"].iter().any(|t| frame["t"] == **t) {
+            heard.push(frame);
+        }
+    }
+    heard.sort_by_key(|frame| frame["t"].as_str().unwrap().to_owned());
+    assert_eq!(heard[0]["body"]["text"], "bye", "the message was taken: {heard:?}");
+    assert_eq!(heard[1]["state"], "read", "the sender hears of the receipt without saying hello again");
+    hub.stop().await;
+}

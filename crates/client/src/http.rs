@@ -74,7 +74,8 @@ impl Http {
     /// Wait up to `wait` for what happened since `cursor` (empty: from now): `GET /v1/bus/poll`.
     pub async fn poll(&self, cursor: &str, wait: Duration) -> Result<BusPoll, Error> {
         let wait_ms = wait.as_millis().to_string();
-        let query = [("cursor", cursor), ("wait_ms", wait_ms.as_str())];
+        let mut query = vec![("wait_ms", wait_ms.as_str())];
+        query.extend((!cursor.is_empty()).then_some(("cursor", cursor)));
         let bytes = self.send(Method::GET, "/v1/bus/poll", &query, None, self.timeout + wait).await?;
         read(&bytes)
     }

@@ -80,7 +80,14 @@ async fn polls_and_pages_are_asked_and_read() {
     let (http, server) = answer_once("200 OK", "", &body).await;
     let poll = soon(http.poll("c 1", Duration::from_millis(1500))).await.unwrap();
     assert_eq!((poll.cursor.as_str(), poll.frames.len()), ("c_3", 1));
-    assert!(soon(server).await.unwrap().0.starts_with("GET /v1/bus/poll?cursor=c+1&wait_ms=1500 "));
+    assert!(soon(server).await.unwrap().0.starts_with("GET /v1/bus/poll?wait_ms=1500&cursor=c+1 "));
+
+    let (http, server) = answer_once("200 OK", "", &body).await;
+    soon(http.poll("", Duration::ZERO)).await.unwrap();
+    assert!(
+        soon(server).await.unwrap().0.starts_with("GET /v1/bus/poll?wait_ms=0 "),
+        "the first has no cursor"
+    );
 
     let body = json!({"schema": "leanctx.hive.bus-events/v1", "channel": CHANNEL, "events": [deliver], "next_after_seq": 3}).to_string();
     let (http, server) = answer_once("200 OK", "", &body).await;

@@ -21,7 +21,7 @@ use switchboard_protocol::bus::BUS_POLL_SCHEMA;
 
 const EMPTY: &str = "-";
 
-/// Waits up to `wait_ms` for something after `cursor` (without one: from now on) and returns `bus-poll/v1`.
+/// Waits up to `wait_ms` for something after `cursor` (without one, or with an empty one: from now on) and returns `bus-poll/v1`.
 pub async fn json(
     hub: &Arc<Hub>,
     who: &Principal,
@@ -29,6 +29,7 @@ pub async fn json(
     wait_ms: u64,
 ) -> Result<Vec<u8>, Detail> {
     permit(who, crate::govern::Act::UseBus)?;
+    let cursor = cursor.filter(|text| !text.is_empty());
     let cursor = cursor.map(|text| read_cursor(hub, text)).transpose()?;
     let mut follower = Follower::new(hub.clone(), Viewer::instance(who), false);
     follower.viewer.agents = Some(agents(hub, who));

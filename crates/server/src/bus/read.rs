@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PollQuery {
-    /// Cursor of the last answer; absent: from now on.
+    /// Cursor of the last answer; absent or empty: from now on.
     cursor: Option<String>,
     /// How long to wait for something, at most 60000.
     wait_ms: Option<u64>,

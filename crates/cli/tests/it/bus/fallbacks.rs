@@ -22,6 +22,8 @@ async fn a_poll_waits_and_its_cursor_misses_nothing() {
     let first = http.get("/v1/bus/poll").await.json();
     assert_eq!(first["schema"], "leanctx.hive.bus-poll/v1");
     assert_eq!(first["frames"], json!([]), "without a cursor a poll starts at the head");
+    let empty = http.get("/v1/bus/poll?cursor=&wait_ms=0").await.json();
+    assert_eq!(empty["frames"], json!([]), "and so it does with an empty one: {empty}");
     let cursor = first["cursor"].as_str().unwrap().to_owned();
 
     let waiting = {

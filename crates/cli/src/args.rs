@@ -34,6 +34,9 @@ pub struct Global {
     /// The bearer to act under, instead of the owner's. Better in the environment than in a command line.
     #[arg(long, global = true, env = "SWITCHBOARD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub token: Option<String>,
+    /// Certificate authorities (PEM) to believe beside those of the operating system, for a hub behind `https://`.
+    #[arg(long, global = true, env = "SWITCHBOARD_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// What to log to stderr: error, warn, info, debug, trace, or a filter such as `info,switchboard_engine=debug`.
     #[arg(long, global = true, env = "RUST_LOG", value_name = "FILTER")]
     pub log: Option<String>,

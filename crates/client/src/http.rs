@@ -23,6 +23,7 @@ use crate::id::fresh_key;
 use crate::options::{Tuning, base_url, join};
 use crate::secret::Secret;
 use crate::socket::{USER_AGENT, refused_answer};
+use crate::trust::Trust;
 
 /// A hub's HTTP routes under one bearer. Cheap to clone.
 #[derive(Clone)]
@@ -55,15 +56,19 @@ pub struct MessageQuery<'a> {
 impl Http {
     /// Routes of the hub at `url` (as [`crate::Options::url`]) under `token`.
     pub fn new(url: &str, token: Secret, tuning: &Tuning) -> Result<Self, Error> {
-        // Not ours to fail on: the program may have chosen a provider already.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = reqwest::Client::builder()
+        Self::with_trust(url, token, tuning, &Trust::default())
+    }
+
+    /// As [`Self::new`], for a hub whose certificate comes from one of these authorities.
+    pub fn with_trust(url: &str, token: Secret, tuning: &Tuning, trust: &Trust) -> Result<Self, Error> {
+        let base = base_url(url)?;
+        let client = trust
+            .http(&base)
             .user_agent(USER_AGENT)
             .connect_timeout(tuning.connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| Error::Option(format!("http: {error}")))?;
-        Ok(Self { client, base: base_url(url)?, token, timeout: tuning.http_timeout })
+        Ok(Self { client, base, token, timeout: tuning.http_timeout })
     }
 
     /// Whose bearer this is: `GET /v1/whoami`.

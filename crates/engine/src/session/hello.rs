@@ -1,6 +1,6 @@
 //! `hello`: who speaks here and from where it reads (contract section 3).
 
-use super::{Close, Session};
+use super::{Close, Refused, Session};
 use crate::follow::{Outbox, Start};
 use crate::frame::utc;
 use crate::govern::Act;
@@ -37,7 +37,7 @@ impl Session {
         let agents = match self.check(&hello) {
             Ok(agents) => agents,
             Err(error) => {
-                self.refuse("bus.hello", None, error, out);
+                self.refuse("bus.hello", Refused::frame("hello"), error, out);
                 return Ok(());
             }
         };
@@ -46,7 +46,7 @@ impl Session {
         agents.iter().for_each(|(vault, agent)| self.hub.presence.hold(instance, *vault, agent));
         if let Err(error) = self.announce(&hello).await {
             agents.iter().for_each(|(vault, agent)| self.hub.presence.release(instance, *vault, agent));
-            self.refuse("bus.hello", None, error, out);
+            self.refuse("bus.hello", Refused::frame("hello"), error, out);
             return Ok(());
         }
         self.replace_agents(agents);
@@ -250,5 +250,5 @@ pub(crate) fn release(hub: &Arc<Hub>, instance: InstanceNo, agents: Agents) {
 /// The frame that refuses something.
 #[must_use]
 pub fn error_frame(error: Detail) -> ServerFrame<'static> {
-    ServerFrame::Error(ErrorFrame { client_msg_id: None, error })
+    ServerFrame::Error(ErrorFrame { client_msg_id: None, answers: None, error })
 }

@@ -76,11 +76,16 @@ async fn only_the_receiver_may_say_so() {
         socket.send(&receipt(&gid, by, "delivered")).await;
         let error = socket.expect("error").await;
         assert_eq!(error["error"]["code"], code, "{by}: {error}");
+        assert_eq!(error["answers"], "message.receipt", "{by}: {error}");
     }
     receiver.send(&receipt(&json!("msg_unknown"), "b", "read")).await;
     assert_eq!(receiver.expect("error").await["error"]["code"], "not_found");
     receiver.send(&receipt(&gid, "b", "seen")).await;
-    assert_eq!(receiver.expect("error").await["error"]["field"], "state");
+    let error = receiver.expect("error").await;
+    assert_eq!((&error["error"]["field"], &error["answers"]), (&json!("state"), &json!("message.receipt")));
+    let agents = json!([{ "agent_id": "b", "role": "tester", "vault_id": "0".repeat(32) }]);
+    other.send(&json!({ "t": "hello", "instance_id": c.instance_id, "agents": agents })).await;
+    assert_eq!(other.expect("error").await["answers"], "hello");
     hub.stop().await;
 }
 

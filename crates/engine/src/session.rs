@@ -306,8 +306,11 @@ impl Session {
         if std::mem::take(&mut self.due.credential) {
             self.check_credential().await?;
         }
-        if std::mem::take(&mut self.due.presence) {
+        if self.due.presence {
             self.tell_presence(out);
+            if self.due.presence && self.follower.is_replaying() {
+                return Ok(true); // the present state comes before the replay
+            }
         }
         if std::mem::take(&mut self.due.notices) {
             match self.tell_notices(out).await {
@@ -322,7 +325,7 @@ impl Session {
         if !self.pongs.is_empty() {
             self.pong(out);
         }
-        Ok(self.follower.has_more())
+        Ok(self.due.presence || self.follower.has_more())
     }
 
     /// Tells cursors that moved without a delivery; called about once a second.

@@ -14,6 +14,7 @@ use crate::viewer::Agents;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::limits::SOCKET_BURST_BYTES_MAX;
 use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::{AgentRow, StreamOwner};
 use switchboard_core::rights::Right;
@@ -22,6 +23,12 @@ use switchboard_protocol::Detail;
 use switchboard_protocol::frame::PresenceState;
 use switchboard_protocol::frame::client::{Hello, Presence as PresenceFrame};
 use switchboard_protocol::frame::server::{ErrorFrame, PresenceUpdate, ServerFrame};
+
+/// Agents told at once; the room is locked meanwhile.
+const PRESENCE_PAGE: usize = 32;
+/// Presence takes so much of a burst and leaves the rest to deliveries, so that agents which come and go without end do
+/// not hold messages up.
+const PRESENCE_BURST_BYTES: usize = SOCKET_BURST_BYTES_MAX / 2;
 
 impl Session {
     pub(super) async fn hello(&mut self, hello: Hello<'_>, out: &mut Outbox) -> Result<(), Close> {
@@ -150,12 +157,22 @@ impl Session {
         }
     }
 
-    /// Tells what changed among the agents of other instances.
+    /// Tells what changed among the agents of other instances, until `out` has its share; the rest stays due.
     pub(super) fn tell_presence(&mut self, out: &mut Outbox) {
+        self.due.presence = false;
         for (vault, seen) in &mut self.presence_seen {
-            let (rows, version) = self.hub.presence.changes(*vault, *seen, self.who.instance);
-            *seen = version;
-            rows.iter().for_each(|row| out.push_frame(&presence_update(row)));
+            loop {
+                if out.bytes >= PRESENCE_BURST_BYTES {
+                    self.due.presence = true;
+                    return;
+                }
+                let changes = self.hub.presence.changes(*vault, *seen, self.who.instance, PRESENCE_PAGE);
+                *seen = changes.version;
+                changes.rows.iter().for_each(|row| out.push_frame(&presence_update(row)));
+                if !changes.more {
+                    break;
+                }
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Long poll, catch-up and history: the same events for clients that cannot keep a socket.
 
 use serde_json::{Value, json};
-use switchboard_testkit::TestHub;
+use switchboard_testkit::{PATIENCE, TestHub};
 
 fn path(channel: &str) -> String {
     channel.replace(':', "%3A").replace('/', "%2F")
@@ -229,5 +229,55 @@ async fn pages_of_long_messages_stay_below_a_mebibyte_and_miss_nothing() {
         }
     }
     assert_eq!(seen, 100);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn a_poll_follows_thousands_of_channels() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let vaults = ["one", "two", "three"];
+    for name in vaults {
+        hub.http(&hub.admin()).post("/admin/v1/vaults", &json!({ "name": name })).await;
+    }
+    let mut sender = hub.connect(&a).await;
+    let announced = |name: &&str| json!({ "agent_id": "a", "role": "tester", "vault_id": hub.vault(name) });
+    let agents = vaults.iter().map(announced).collect();
+    sender.hello(&a.instance_id, &Value::Array(agents), &json!({})).await;
+    let channel = |vault: &str, number: usize| {
+        format!("org:{}/vault:{}/c{number}", hub.hub.installation.org_id, hub.vault(vault))
+    };
+    let message = |vault: &str, number: usize, id: &str| {
+        let mut message = hub.message(&format!("{id}-{vault}-{number}"), "finding", "a", "x");
+        message["network"]["channel"] = json!(channel(vault, number));
+        message
+    };
+    for vault in vaults {
+        for number in 0..1000 {
+            sender.send(&message(vault, number, "m")).await;
+            if number % 100 == 99 {
+                for _ in 0..100 {
+                    assert_eq!(sender.answer().await["t"], "message.stored");
+                }
+            }
+        }
+    }
+    // A first poll begins at the heads that the hub's directory knows.
+    let known = async {
+        while hub.hub.streams.all().len() < 3000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, known).await.expect("in time");
+    let http = hub.http(&b);
+    let first = http.get("/v1/bus/poll").await.json();
+    let cursor = first["cursor"].as_str().unwrap();
+    assert!(cursor.len() < 20_000, "{} characters for 3000 channels", cursor.len());
+    let stored = sender.ask(&message("two", 500, "news")).await;
+    let next = http.get(&format!("/v1/bus/poll?cursor={cursor}&wait_ms=5000")).await;
+    assert_eq!(next.status, 200, "{}", next.text);
+    assert_eq!(next.json()["frames"][0]["gid"], stored["gid"]);
+    let bent = http.get(&format!("/v1/bus/poll?cursor={}x", &cursor[..cursor.len() - 1])).await;
+    assert_eq!((bent.status, bent.json()["error"]["field"].as_str()), (400, Some("cursor")));
     hub.stop().await;
 }

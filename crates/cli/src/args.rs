@@ -349,13 +349,13 @@ pub struct Ask {
 pub struct Thread {
     /// Any message of the thread.
     pub gid: String,
-    /// Name or id of the vault. [default: all]
-    #[arg(long)]
+    /// Name or id of the channel's vault. [default: main, or the only one]
+    #[arg(long, requires = "channel")]
     pub vault: Option<String>,
-    /// The channel. [default: all that the hub's owner can find, else general]
+    /// The channel it must be on; finds a thread there also when the message itself is gone.
     #[arg(long)]
     pub channel: Option<String>,
-    /// The swarm.
+    /// The swarm it must be on, likewise.
     #[arg(long, conflicts_with_all = ["vault", "channel"], value_name = "SWARM_ID")]
     pub swarm: Option<String>,
 }

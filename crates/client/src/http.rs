@@ -7,11 +7,11 @@ use futures_util::StreamExt;
 use reqwest::{Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use switchboard_protocol::bus::{BusEvents, BusPoll};
+use switchboard_protocol::bus::{BusEvents, BusPoll, StreamList};
 use switchboard_protocol::enroll::WhoAmI;
 use switchboard_protocol::json::{Limits, parse};
 use switchboard_protocol::limits::HTTP_BODY_BYTES_MAX;
-use switchboard_protocol::message::{MessageList, Network};
+use switchboard_protocol::message::{Delivery, MessageList, Network};
 use switchboard_protocol::{
     HEADER_IDEMPOTENCY_KEY, HEADER_NAMES, HEADER_PROTOCOL, NAMES_VAULT, PROTOCOL_VERSION, protocol_compatible,
 };
@@ -49,6 +49,8 @@ pub struct MessageQuery<'a> {
     pub thread_id: Option<&'a str>,
     /// Only what follows this message: the `next` of the page before.
     pub after_gid: Option<&'a str>,
+    /// Only what follows this position, instead of `after_gid`; [`Http::streams`] says which there are.
+    pub after_seq: Option<u64>,
     /// Page size, at most 200; the server decides when absent.
     pub limit: Option<u32>,
 }
@@ -101,7 +103,8 @@ impl Http {
 
     /// One page of messages, oldest first: `GET /v1/messages`.
     pub async fn messages(&self, query: &MessageQuery<'_>) -> Result<MessageList<'static>, Error> {
-        let limit = query.limit.map(|limit| limit.to_string());
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let (after_seq, limit) = (number(query.after_seq), number(query.limit.map(u64::from)));
         let (kind, name, value) = match &query.network {
             Network::Org { channel } => ("org", "channel", channel),
             Network::Swarm { swarm_id } => ("swarm", "swarm_id", swarm_id),
@@ -109,8 +112,28 @@ impl Http {
         let mut pairs = vec![("network", kind), (name, value)];
         pairs.extend(query.thread_id.map(|id| ("thread_id", id)));
         pairs.extend(query.after_gid.map(|gid| ("after_gid", gid)));
+        pairs.extend(after_seq.as_deref().map(|seq| ("after_seq", seq)));
         pairs.extend(limit.as_deref().map(|limit| ("limit", limit)));
-        let bytes = self.send(Method::GET, "/v1/messages", &pairs, None, self.timeout).await?;
+        self.message_list("/v1/messages", &pairs).await
+    }
+
+    /// One message by its id, of any network the bearer belongs to: `GET /v1/messages/{gid}`. What it may not read is
+    /// refused like what does not exist.
+    pub async fn message(&self, gid: &str) -> Result<Delivery<'static>, Error> {
+        let list = self.message_list(&format!("/v1/messages/{}", percent_encode(gid)), &[]).await?;
+        let message = list.messages.into_iter().next().filter(|message| message.gid == gid);
+        message.ok_or_else(|| Error::Protocol("the server answered with another message".into()))
+    }
+
+    /// One page of the channels and swarms that the bearer may read, after `next_after` of the page before:
+    /// `GET /v1/streams`.
+    pub async fn streams(&self, after: Option<&str>) -> Result<StreamList, Error> {
+        let query: Vec<_> = after.map(|after| ("after", after)).into_iter().collect();
+        self.get("/v1/streams", &query).await
+    }
+
+    async fn message_list(&self, path: &str, query: &[(&str, &str)]) -> Result<MessageList<'static>, Error> {
+        let bytes = self.send(Method::GET, path, query, None, self.timeout).await?;
         let list: MessageList<'_> = parse(&bytes, Limits::HTTP_BODY).map_err(unreadable)?;
         list.validate().map_err(|error| Error::Protocol(error.message))?;
         Ok(list.into_owned())

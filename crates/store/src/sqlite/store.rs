@@ -3,7 +3,7 @@
 use super::checkpoint::FRAME_BYTES;
 use super::queue::{PushError, Queue};
 use super::read::{directory, log, search, stream};
-use super::writer::{Answer, Job, Pending};
+use super::writer::{self, Answer, Job, Pending};
 use super::{SqliteStore, backup};
 use futures_util::FutureExt as _;
 use std::path::PathBuf;
@@ -44,6 +44,10 @@ impl Store for SqliteStore {
     }
 
     fn commit(&self, batch: Batch) -> Fut<'static, Vec<Outcome>> {
+        let batch = match writer::commit_at_once(&self.parts.slot, batch) {
+            Ok(done) => return std::future::ready(done).boxed(),
+            Err(batch) => batch,
+        };
         let bytes = batch.writes.iter().map(Write::size).sum();
         ask(&self.parts.shared.queue, |answer| Job::Commit(Pending { batch, bytes, answer }))
     }

@@ -399,8 +399,8 @@ pub trait Store: Send + Sync + 'static {
     fn tasks(&self, vault: VaultId) -> Fut<'_, Vec<TaskRow>>;
     /// Swarms, newest last.
     fn swarms(&self) -> Fut<'_, Vec<SwarmRow>>;
-    /// The handles of a person by swarm.
-    fn memberships(&self, person: PersonNo) -> Fut<'_, Vec<(String, HandleRow)>>;
+    /// Everybody's handles: swarm and handle, by person, then by swarm; one of each person in each swarm. As of one moment.
+    fn memberships(&self) -> Fut<'_, Vec<(String, HandleRow)>>;
     /// A handle.
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>>;
     /// Earliest deadline of an open question, if there is one.

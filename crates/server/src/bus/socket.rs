@@ -248,10 +248,12 @@ impl Talk {
     }
 
     async fn finish(&mut self, end: End) {
-        let End::Close(code, detail) = end else { return };
+        // What was read counts, also when nobody is left to take the answers: it is stored, and others are told.
+        self.submit();
         while let Some(settled) = self.pending.next().await {
             self.session.settle(settled, &mut self.out); // what was taken is answered before the end
         }
+        let End::Close(code, detail) = end else { return };
         let reason = detail.as_ref().map(|detail| detail.message.chars().take(100).collect::<String>());
         if let Some(detail) = detail {
             self.out.push_frame(&error_frame(detail));

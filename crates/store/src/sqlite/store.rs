@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
+use switchboard_core::ids::{EventId, InstanceNo, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Checkpoint, Record};
 use switchboard_core::port::store::{
@@ -138,8 +138,8 @@ impl Store for SqliteStore {
         self.parts.readers.read(directory::swarms)
     }
 
-    fn memberships(&self, person: PersonNo) -> Fut<'_, Vec<(String, HandleRow)>> {
-        self.parts.readers.read(move |conn| directory::memberships(conn, person))
+    fn memberships(&self) -> Fut<'_, Vec<(String, HandleRow)>> {
+        self.parts.readers.read(directory::memberships)
     }
 
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>> {

@@ -16,6 +16,7 @@ use switchboard_core::time::{DAY_MS, HOUR_MS, SystemClock, WallMs};
 use switchboard_engine::once::Request;
 use switchboard_engine::{Founding, Hub, Ports, Settings, manage};
 use switchboard_protocol::admin::TokenOut;
+use switchboard_server::trace::Traces;
 use switchboard_server::{Doors, listen};
 use switchboard_store::doorbell::LocalDoorbell;
 use switchboard_store::sqlite::{OpenError, Options, SqliteStore};
@@ -88,8 +89,13 @@ pub async fn bind(address: &str) -> Result<TcpListener, Failure> {
 }
 
 impl Embedded {
-    /// Starts a hub on `store` behind `listener`.
-    pub async fn start(store: SqliteStore, config: &Config, listener: TcpListener) -> Result<Self, Failure> {
+    /// Starts a hub on `store` behind `listener`. `traces`: who takes its spans.
+    pub async fn start(
+        store: SqliteStore,
+        config: &Config,
+        listener: TcpListener,
+        traces: Traces,
+    ) -> Result<Self, Failure> {
         let address = listener.local_addr().map_err(|error| {
             Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
         })?;
@@ -111,6 +117,7 @@ impl Embedded {
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), "sqlite");
+        doors.traces = traces;
         doors.origins = Arc::new(config.server.origins.clone());
         doors.mcp.allowed_hosts.clone_from(&config.server.hosts);
         let serving = tokio::spawn(listen::serve(listener, doors, hub.stopping().clone()));

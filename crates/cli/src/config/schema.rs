@@ -1,5 +1,6 @@
 //! Every key: its type, its default, its documentation and an example, from which all else is made.
 
+use super::hidden::Hidden;
 use serde::{Deserialize, Serialize};
 
 /// One section of the file.
@@ -125,5 +126,18 @@ schema! {
         level: String = "info".into(), "\"info\"";
         /// `text` or `json`.
         format: LogFormat = LogFormat::Text, "\"text\"";
+    }
+    /// Traces for an OpenTelemetry collector.
+    otel: Otel {
+        /// Where it takes OTLP over HTTP (protobuf); without it nothing is traced. `/v1/traces` is added.
+        endpoint: Option<String> = None, "\"http://127.0.0.1:4318\"";
+        /// Headers for it, which may be secrets; each `NAME: VALUE`. They are never shown.
+        headers: Vec<Hidden> = Vec::new(), "[\"x-api-key: KEY\"]";
+        /// A file with such headers, one a line.
+        headers_file: Option<String> = None, "\"/run/secrets/otel-headers\"";
+        /// What the hub is called there.
+        service_name: String = "switchboard".into(), "\"switchboard\"";
+        /// Part of the traces that is recorded, 0.0 to 1.0. A caller that sends `traceparent` has decided for its own.
+        sample_ratio: f64 = 1.0, "1.0";
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::Doors;
 use crate::http::{Answer, Caller, Refused};
-use axum::extract::State;
+use crate::trace::{self, TraceContext};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use futures_util::stream::FuturesOrdered;
@@ -20,6 +21,7 @@ use switchboard_engine::session::hello::error_frame;
 use switchboard_engine::session::{Close, Pending, Session, Settled};
 use switchboard_protocol::{Code, Detail};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 /// Small, so that an idle connection costs little; a larger frame is read in pieces.
 const READ_BUFFER_BYTES: usize = 4096;
@@ -36,6 +38,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub async fn open(
     State(doors): State<Doors>,
     caller: Caller,
+    Extension(opened): Extension<TraceContext>,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Answer {
@@ -63,7 +66,10 @@ pub async fn open(
         .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX);
-    Ok(upgrade.on_upgrade(move |socket| async move { Talk::new(doors, socket, session).run().await }))
+    let talk = move |socket| async move {
+        Talk::new(doors, socket, session, opened).run().instrument(trace::socket(&opened)).await;
+    };
+    Ok(upgrade.on_upgrade(talk))
 }
 
 /// Browsers name the page that connects; anything but the hub's own pages or a configured one is refused.
@@ -85,6 +91,7 @@ struct Talk {
     doors: Doors,
     socket: WebSocket,
     session: Session,
+    trace: TraceContext,
     out: Outbox,
     pending: FuturesOrdered<futures_util::future::BoxFuture<'static, Settled>>,
     in_flight: usize,
@@ -109,12 +116,13 @@ impl From<Close> for End {
 }
 
 impl Talk {
-    fn new(doors: Doors, socket: WebSocket, session: Session) -> Self {
+    fn new(doors: Doors, socket: WebSocket, session: Session, trace: TraceContext) -> Self {
         let now = Instant::now();
         Self {
             doors,
             socket,
             session,
+            trace,
             out: Outbox::default(),
             pending: FuturesOrdered::new(),
             in_flight: 0,
@@ -168,7 +176,8 @@ impl Talk {
     fn submit(&mut self) {
         if let Some(pending) = self.session.submit() {
             self.in_flight += 1;
-            self.pending.push_back(Pending::wait(pending).boxed());
+            let span = trace::batch(&self.doors, &self.trace, pending.writes());
+            self.pending.push_back(Pending::wait(pending).inspect(move |_| drop(span)).boxed());
         }
     }
 

@@ -11,6 +11,8 @@ mod explain;
 mod inbox;
 mod secrets;
 mod serve;
+#[cfg(all(unix, feature = "otel"))]
+mod traces;
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use switchboard_client::Secret;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::limits::DISK_RESERVE_BYTES;
-use switchboard_core::port::store::{Store, StoreError};
+use switchboard_core::port::store::StoreError;
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
 use switchboard_core::time::{DAY_MS, HOUR_MS, SystemClock, WallMs};
@@ -105,7 +105,7 @@ impl Embedded {
             .public_url
             .as_deref()
             .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
-        let settings = settings(config, &store, &url).await?;
+        let settings = settings(config, &url);
         let ports = Ports {
             store: Arc::new(store),
             doorbell: Arc::new(LocalDoorbell::new()),
@@ -171,23 +171,18 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn settings(config: &Config, store: &SqliteStore, url: &str) -> Result<Settings, Failure> {
-    let mut days = config.retention.org_days;
-    if let Some(personal) = config.retention.personal_days {
-        let instances = store.instances().await.map_err(|error| store_failure(&error))?;
-        if instances.windows(2).all(|pair| pair[0].owner == pair[1].owner) {
-            days = personal;
-        }
-    }
-    Ok(Settings {
-        org_keep_ms: WallMs::from(days) * DAY_MS,
-        swarm_keep_ms: WallMs::from(config.retention.swarm_days_after_close) * DAY_MS,
+fn settings(config: &Config, url: &str) -> Settings {
+    let days = |days: u32| WallMs::from(days) * DAY_MS;
+    Settings {
+        org_keep_ms: days(config.retention.org_days),
+        personal_keep_ms: config.retention.personal_days.map(days),
+        swarm_keep_ms: days(config.retention.swarm_days_after_close),
         question_deadline_ms: WallMs::from(config.limits.question_deadline_hours) * HOUR_MS,
         swarm_messages_per_hour: config.limits.swarm_messages_per_hour,
         presence_grace: Duration::from_secs(config.limits.presence_grace_seconds.into()),
         public_url: url.to_owned(),
         ..Settings::default()
-    })
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use switchboard_core::time::{DAY_MS, WallMs};
 pub struct Settings {
     /// How long messages of the organization are kept.
     pub org_keep_ms: WallMs,
+    /// How long instead, while the organization is one person's; `None`: no difference is made.
+    pub personal_keep_ms: Option<WallMs>,
     /// How long a swarm's messages are kept after it closes (and, while it is open, after they were sent).
     pub swarm_keep_ms: WallMs,
     /// Default deadline of a question.
@@ -27,6 +29,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             org_keep_ms: 30 * DAY_MS,
+            personal_keep_ms: None,
             swarm_keep_ms: 30 * DAY_MS,
             question_deadline_ms: limits::QUESTION_DEADLINE_MS,
             swarm_messages_per_hour: limits::SWARM_MESSAGES_PER_HOUR,

@@ -106,7 +106,8 @@ schema! {
     retention: Retention {
         /// Days that messages of the organization are kept.
         org_days: u32 = 30, "30";
-        /// Days instead, while the organization has no person but its owner. Looked at when the hub starts.
+        /// Days instead, while the organization is one person's: no bearer but the owner's. From the moment that somebody else
+        /// has one, messages are kept for `org_days`; those before go when they were said to.
         personal_days: Option<u32> = None, "7";
         /// Days that a swarm's messages are kept after it was closed.
         swarm_days_after_close: u32 = 30, "30";

@@ -118,6 +118,7 @@ impl Embedded {
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), "sqlite");
         doors.traces = traces;
+        doors.room = listen::Room::within(crate::limits::granted_files());
         doors.origins = Arc::new(config.server.origins.clone());
         doors.mcp.allowed_hosts.clone_from(&config.server.hosts);
         let serving = tokio::spawn(listen::serve(listener, doors, hub.stopping().clone()));

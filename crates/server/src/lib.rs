@@ -13,6 +13,7 @@ pub mod listen;
 pub mod mcp;
 pub mod metrics;
 pub mod openapi;
+pub mod stall;
 pub mod trace;
 
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Doors {
     pub probe: Arc<health::LastProbe>,
     /// How the MCP door is set.
     pub mcp: mcp::Options,
+    /// How many connections and sockets there may be.
+    pub room: listen::Room,
     /// Who takes spans to a collector, if anybody does.
     pub traces: trace::Traces,
 }
@@ -50,6 +53,7 @@ impl Doors {
             origins: Arc::default(),
             probe: Arc::default(),
             mcp: mcp::Options::default(),
+            room: listen::Room::default(),
             traces: None,
         }
     }

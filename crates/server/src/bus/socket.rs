@@ -12,8 +12,7 @@ use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use switchboard_core::limits::{
-    FRAME_BYTES_MAX, HELLO_TIMEOUT_MS, IN_FLIGHT_MAX, MISSED_PONGS_MAX, PING_INTERVAL_MS, SOCKETS_MAX,
-    SOCKETS_PER_INSTANCE_MAX,
+    FRAME_BYTES_MAX, HELLO_TIMEOUT_MS, IN_FLIGHT_MAX, MISSED_PONGS_MAX, SOCKETS_PER_INSTANCE_MAX,
 };
 use switchboard_engine::follow::Outbox;
 use switchboard_engine::refusal;
@@ -45,7 +44,7 @@ pub async fn open(
     caller.uses_bus()?;
     check_origin(&doors, &headers)?;
     // A connection that becomes a socket leaves the listener's count, so sockets have one of their own.
-    if doors.hub.counters.sockets.load(Ordering::Relaxed) >= SOCKETS_MAX as u64 {
+    if doors.hub.counters.sockets.load(Ordering::Relaxed) >= doors.room.sockets as u64 {
         let message = "This hub has as many sockets open as it takes.";
         let full = Detail::new(Code::RateLimited, message).field("sockets").reason("overloaded");
         return Err(full.retry_after_s(30u64).sb("SB0120").into());
@@ -220,7 +219,7 @@ impl Talk {
             let error = refusal::bad_field("t", "Send hello within 10 s.").reason("hello_timeout");
             return Err(End::Close(close_code::POLICY, Some(error)));
         }
-        let interval = Duration::from_millis(PING_INTERVAL_MS);
+        let interval = self.doors.hub.settings.ping_every;
         if self.pinged.elapsed() >= interval && self.heard.elapsed() >= interval {
             if self.unanswered >= MISSED_PONGS_MAX {
                 return Err(End::Gone);

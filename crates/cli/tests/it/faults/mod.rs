@@ -2,3 +2,7 @@
 
 mod disk;
 mod kill;
+mod network;
+mod proxy;
+#[cfg(target_os = "linux")]
+mod slow_loris;

@@ -130,9 +130,9 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_stored_twice() {
         tokio::time::sleep(Duration::from_millis(30 + dice.below(400))).await;
         // One in three is asked to end: what is under way then must be finished or left unacknowledged, too.
         if round % 3 == 1 {
-            stop(process).await
+            stop(process).await;
         } else {
-            process.kill().await
+            process.kill().await;
         }
         for sender in running {
             tokio::time::timeout(PATIENCE, sender)

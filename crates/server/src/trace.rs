@@ -143,10 +143,10 @@ pub fn batch(doors: &Doors, opened: &TraceContext, writes: usize) -> Option<Span
     Some(span)
 }
 
-/// The span that log lines of a socket stand in.
+/// The span that log lines of a socket stand in. It has no parent: the request is over, and would be kept as long as it.
 #[must_use]
 pub fn socket(opened: &TraceContext) -> Span {
-    tracing::error_span!("socket", trace_id = opened.trace_id_text())
+    tracing::error_span!(parent: None, "socket", trace_id = opened.trace_id_text())
 }
 
 /// The method, if it is a usual one: others are the client's invention.

@@ -12,5 +12,6 @@ mod questions;
 mod receipts;
 mod retention;
 mod rights;
+mod sessions;
 mod slow;
 mod swarm;

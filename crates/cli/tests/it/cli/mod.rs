@@ -9,8 +9,10 @@ mod demo;
 mod doctor;
 mod explain;
 mod inbox;
+mod proxy;
 mod secrets;
 mod serve;
+mod tls;
 #[cfg(all(unix, feature = "otel"))]
 mod traces;
 

@@ -11,7 +11,7 @@ use switchboard_core::write::{Recipient, Refusal};
 
 /// Whom the event is for; `None` is everybody on the stream.
 pub(super) fn bind(
-    tx: &Tx<'_, '_>,
+    tx: &Tx<'_>,
     recipient: &Recipient,
     place: Place<'_>,
     sender: InstanceNo,
@@ -35,7 +35,7 @@ pub(super) fn bind(
 
 /// Whom an offer in a vault is for.
 pub(super) fn bind_in_vault(
-    tx: &Tx<'_, '_>,
+    tx: &Tx<'_>,
     vault: VaultId,
     agent: &str,
     instance: Option<&str>,
@@ -47,7 +47,7 @@ pub(super) fn bind_in_vault(
     }
 }
 
-fn named(tx: &Tx<'_, '_>, id: &str) -> Result<InstanceNo, Stop> {
+fn named(tx: &Tx<'_>, id: &str) -> Result<InstanceNo, Stop> {
     let number = tx.state.instance_numbers.get(id).copied();
     number.filter(|number| tx.state.live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
 }
@@ -58,7 +58,7 @@ fn counterpart(replied: &Replied, sender: InstanceNo) -> Option<InstanceNo> {
 }
 
 // The single other instance that announced the agent lately; if no other did, the sender's own.
-fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
+fn announced(tx: &Tx<'_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
     // One that is there counts however long ago it said so.
     let sql = "SELECT instance FROM agents WHERE vault = ? AND agent = ? AND (seen_ms >= ? OR state <> 3)";
     let since = tx.at_ms.saturating_sub(ANNOUNCED_MS);
@@ -76,7 +76,7 @@ fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -
 // Participants of a swarm know each other by handle only, and nobody announces itself there: one can answer somebody who
 // spoke, under the handle it spoke with.
 fn bind_in_swarm(
-    tx: &Tx<'_, '_>,
+    tx: &Tx<'_>,
     swarm: &str,
     handle: &str,
     replied: Option<&Replied>,

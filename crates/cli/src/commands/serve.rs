@@ -3,15 +3,17 @@
 use crate::args::{Global, Serve};
 use crate::config::{self, Config};
 use crate::connect;
-use crate::embedded::{self, Embedded};
+use crate::embedded::{self, DRAIN, Embedded};
 use crate::failure::{Exit, Failure};
 use crate::place::{self, Admin};
 use crate::signals::{self, Signals};
+use crate::telemetry::Telemetry;
 use crate::terminal::{self, Output};
 use crate::{limits, logging};
 use serde::Serialize;
 use std::path::Path;
 use switchboard_protocol::admin::TokenOut;
+use tokio::time::Instant;
 
 /// Exit code after a second signal: 128 and the number of the interrupt, as shells have it.
 const INTERRUPTED: i32 = 130;
@@ -37,7 +39,8 @@ struct Ready {
 /// Runs the hub.
 pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
     let config = config::load(global)?;
-    logging::start(global.log.as_deref(), &config.log)
+    let telemetry = Telemetry::new(&config.otel)?;
+    logging::start(global.log.as_deref(), &config.log, telemetry.as_ref())
         .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
     let listen = serve.listen.clone().unwrap_or_else(|| config.server.listen.clone());
@@ -47,7 +50,7 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
         Failure::new(Exit::Refused, "SB0205", format!("Cannot start the hub's threads: {error}."))
     })?;
     let output = Output { json: global.json };
-    runtime.block_on(until_ended(&dir, &config, &listen, output, serve.until_stdin_closes))
+    runtime.block_on(until_ended(&dir, &config, &listen, output, serve.until_stdin_closes, telemetry))
 }
 
 async fn until_ended(
@@ -56,13 +59,14 @@ async fn until_ended(
     listen: &str,
     output: Output,
     until_stdin_closes: bool,
+    mut telemetry: Option<Telemetry>,
 ) -> Result<(), Failure> {
     // Whoever has read that the hub is ready may end it in order.
     let mut signals = Signals::listen();
     // The store first: a second hub on the same data is the mistake to name, not its port.
     let store = tokio::task::block_in_place(|| embedded::open_store(dir, config))?;
     let listener = embedded::bind(listen).await?;
-    let embedded = Embedded::start(store, config, listener).await?;
+    let embedded = Embedded::start(store, config, listener, telemetry.as_mut().map(Telemetry::start)).await?;
     let admin =
         Admin { url: embedded.local_url.clone(), token: embedded.token.clone(), pid: std::process::id() };
     admin.write(dir)?;
@@ -77,8 +81,15 @@ async fn until_ended(
         () = closed => {}
     }
     tracing::info!("stopping: what was taken is finished; a second signal ends at once");
+    let stopped = async {
+        let began = Instant::now();
+        embedded.stop().await;
+        if let Some(telemetry) = telemetry {
+            telemetry.stop(DRAIN.saturating_sub(began.elapsed())).await;
+        }
+    };
     tokio::select! {
-        () = embedded.stop() => {}
+        () = stopped => {}
         () = signals.next() => {
             admin.remove(dir);
             std::process::exit(INTERRUPTED);

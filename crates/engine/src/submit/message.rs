@@ -52,7 +52,7 @@ fn org(
     put_rest(message, deadline_ms, "team", &mut data);
     let stream = StreamRef::Channel { vault: vault.vault, name: name.to_owned() };
     let place = (kind(message.message_type)?, stream, recipient);
-    Ok(append(hub, speaker, message, place, deadline_ms, now_ms + hub.settings.org_keep_ms, data.into()))
+    Ok(append(hub, speaker, message, place, deadline_ms, now_ms + hub.org_keep_ms(), data.into()))
 }
 
 fn swarm(

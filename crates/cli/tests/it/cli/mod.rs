@@ -13,6 +13,8 @@ mod proxy;
 mod secrets;
 mod serve;
 mod tls;
+#[cfg(all(unix, feature = "otel"))]
+mod traces;
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};

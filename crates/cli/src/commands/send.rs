@@ -164,6 +164,7 @@ pub(super) async fn announced(
     vault_id: String,
 ) -> Result<Client, Failure> {
     let mut options = Options::new(&api.url, api.token.clone());
+    options.trust = api.trust.clone();
     options.instance_id = Some(who.instance_id.clone());
     options.agents = vec![HelloAgent {
         agent_id: agent.to_owned().into(),

@@ -140,7 +140,9 @@ mod tests {
     #[test]
     fn only_an_open_address_without_tls_is_warned_of() {
         let bare = |address: &str, url| is_bare(address.parse().unwrap(), url);
-        assert!(bare("0.0.0.0:1", None) && bare("[::]:1", None) && bare("10.0.0.1:1", Some("http://hub.lan")));
+        assert!(
+            bare("0.0.0.0:1", None) && bare("[::]:1", None) && bare("10.0.0.1:1", Some("http://hub.lan"))
+        );
         assert!(!bare("0.0.0.0:1", Some("https://hub.example")) && !bare("127.0.0.1:1", None));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn find(conn: &Connection) -> Result<Option<Installation>, Failure> {
 }
 
 /// Makes the installation of an empty store.
-pub(crate) fn make(tx: &mut Tx<'_, '_>, genesis: &Genesis) -> Result<(), Failure> {
+pub(crate) fn make(tx: &mut Tx<'_>, genesis: &Genesis) -> Result<(), Failure> {
     tx.at_ms = genesis.at_ms;
     let owner = create_person(tx, &genesis.owner_name, "owner")?;
     tx.state.owner = Some(owner);

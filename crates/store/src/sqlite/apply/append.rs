@@ -1,11 +1,12 @@
 //! Appending an event to a stream.
 
+use super::super::dedup::{Entry, Key, key};
 use super::super::failure::{Applied, Failure, Stop};
 use super::super::read::stream::addressee;
 use super::super::state::{Head, State};
 use super::super::tx::{Tx, found};
 use super::bind::bind;
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::params;
 use switchboard_core::event::{Addressee, EventKind, StoredEvent};
 use switchboard_core::ids::{EventId, InstanceNo, PersonNo, STREAM_ID_MAX, StreamId, VaultId};
 use switchboard_core::limits::CHANNELS_PER_VAULT_MAX;
@@ -47,9 +48,10 @@ pub(super) struct Replied {
     pub(super) to: Option<Addressee>,
 }
 
-pub(super) fn append(tx: &mut Tx<'_, '_>, append: &Append) -> Applied {
-    if let Some(dedup) = &append.dedup
-        && let Some(first) = seen(tx, append.from_instance, dedup)?
+pub(super) fn append(tx: &mut Tx<'_>, append: &Append) -> Applied {
+    let id = append.dedup.as_ref().map(|dedup| (key(append.from_instance, &dedup.client_id), dedup));
+    if let Some((key, dedup)) = &id
+        && let Some(first) = seen(tx, key, dedup)?
     {
         return Ok(Outcome::Appended(first));
     }
@@ -67,6 +69,9 @@ pub(super) fn append(tx: &mut Tx<'_, '_>, append: &Append) -> Applied {
         (StreamRef::Swarm { .. }, None) => return Err(Refusal::NotFound.into()),
     };
     let appended = insert(tx, append, stream, replied.as_ref(), to)?;
+    if let Some((key, dedup)) = id {
+        tx.ids.insert(key, Entry::new(dedup, &appended));
+    }
     if let Place::Swarm { handle, .. } = place {
         let since = tx.at_ms.saturating_sub(HOUR_MS);
         tx.run("DELETE FROM swarm_sends WHERE handle = ? AND at_ms <= ?", params![handle, since])?;
@@ -77,24 +82,14 @@ pub(super) fn append(tx: &mut Tx<'_, '_>, append: &Append) -> Applied {
 }
 
 // The answer a repeat gets: that of the first time.
-fn seen(tx: &mut Tx<'_, '_>, instance: InstanceNo, dedup: &Dedup) -> Result<Option<Appended>, Stop> {
-    let first = tx.hot.find_dedup.query_row(params![instance.0, dedup.client_id], |row| {
-        let appended = Appended {
-            id: EventId::from_row(row.get(1)?),
-            thread: EventId::from_row(row.get(2)?),
-            at_ms: row.get(3)?,
-            expires_at_ms: row.get(4)?,
-            repeat: true,
-        };
-        Ok((row.get::<_, [u8; 16]>(0)?, appended))
-    });
-    match first.optional()? {
-        Some((digest, _)) if digest != dedup.digest => Err(Refusal::IdReused.into()),
-        first => Ok(first.map(|(_, appended)| appended)),
+fn seen(tx: &Tx<'_>, key: &Key, dedup: &Dedup) -> Result<Option<Appended>, Stop> {
+    match tx.ids.find(tx.conn, key, tx.at_ms)? {
+        Some(first) if first.digest != dedup.digest => Err(Refusal::IdReused.into()),
+        first => Ok(first.map(|first| first.repeat())),
     }
 }
 
-fn place<'a>(tx: &mut Tx<'_, '_>, append: &'a Append, owner: PersonNo) -> Result<Place<'a>, Stop> {
+fn place<'a>(tx: &mut Tx<'_>, append: &'a Append, owner: PersonNo) -> Result<Place<'a>, Stop> {
     match &append.stream {
         StreamRef::Channel { vault, name } => {
             let known = found(tx.state.vaults.get(vault))?;
@@ -115,7 +110,7 @@ fn place<'a>(tx: &mut Tx<'_, '_>, append: &'a Append, owner: PersonNo) -> Result
 }
 
 // An exact sliding window: of the last hour's messages the oldest one too many says when the next is taken.
-fn within_rate(tx: &Tx<'_, '_>, handle: &str, limit: u32) -> Result<(), Stop> {
+fn within_rate(tx: &Tx<'_>, handle: &str, limit: u32) -> Result<(), Stop> {
     let since = tx.at_ms.saturating_sub(HOUR_MS);
     let sql =
         "SELECT at_ms FROM swarm_sends WHERE handle = ? AND at_ms > ? ORDER BY at_ms DESC LIMIT 1 OFFSET ?";
@@ -132,7 +127,7 @@ fn within_rate(tx: &Tx<'_, '_>, handle: &str, limit: u32) -> Result<(), Stop> {
 
 // A message of another stream is refused like one that does not exist: the stream is compared before anything is looked
 // up, so neither the answer nor its time tells them apart.
-fn replied(tx: &Tx<'_, '_>, append: &Append, place: Place<'_>) -> Result<Option<Replied>, Stop> {
+fn replied(tx: &Tx<'_>, append: &Append, place: Place<'_>) -> Result<Option<Replied>, Stop> {
     let Some(id) = append.reply_to else { return Ok(None) };
     if place.stream() != Some(id.stream) {
         return Err(Refusal::ReplyNotFound.into());
@@ -154,7 +149,7 @@ fn replied(tx: &Tx<'_, '_>, append: &Append, place: Place<'_>) -> Result<Option<
     replied.filter(visible).map(Some).ok_or(Refusal::ReplyNotFound.into())
 }
 
-fn create_channel(tx: &mut Tx<'_, '_>, vault: VaultId, name: &str) -> Result<StreamId, Stop> {
+fn create_channel(tx: &mut Tx<'_>, vault: VaultId, name: &str) -> Result<StreamId, Stop> {
     let channels = tx.state.vaults.get(&vault).map_or(0, |vault| vault.channels.len());
     if channels >= CHANNELS_PER_VAULT_MAX {
         return Err(Refusal::Full { what: "channels", limit: CHANNELS_PER_VAULT_MAX as u64 }.into());
@@ -168,7 +163,7 @@ fn create_channel(tx: &mut Tx<'_, '_>, vault: VaultId, name: &str) -> Result<Str
 }
 
 /// Takes the next stream number and makes its counter; the caller makes the stream's own row.
-pub(super) fn create_stream(tx: &mut Tx<'_, '_>, head: Head) -> Result<StreamId, Stop> {
+pub(super) fn create_stream(tx: &mut Tx<'_>, head: Head) -> Result<StreamId, Stop> {
     // Streams are never deleted: their number is the next one.
     let next = u32::try_from(tx.state.streams.len()).unwrap_or(u32::MAX).saturating_add(1);
     if next > STREAM_ID_MAX {
@@ -180,7 +175,7 @@ pub(super) fn create_stream(tx: &mut Tx<'_, '_>, head: Head) -> Result<StreamId,
 }
 
 fn insert(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     append: &Append,
     stream: StreamId,
     replied: Option<&Replied>,
@@ -201,18 +196,6 @@ fn insert(
     };
     let event = tx.store(stream, event, replied.is_none(), append.dedup.as_ref())?;
     let (row, thread) = (event.id.row(), event.thread.row());
-    if let Some(dedup) = &append.dedup {
-        let key = params![
-            append.from_instance.0,
-            dedup.client_id,
-            dedup.digest,
-            row,
-            thread,
-            event.at_ms,
-            event.expires_at_ms
-        ];
-        tx.hot.insert_dedup.execute(key)?;
-    }
     if replied.is_some() {
         tx.run("INSERT INTO replies (thread, event) VALUES (?, ?)", [thread, row])?;
     }
@@ -225,7 +208,7 @@ fn insert(
 }
 
 // Where the new unit stands in the ledger, and its deadline.
-fn count(tx: &mut Tx<'_, '_>, append: &Append, row: i64, direct: bool) -> Result<(), Failure> {
+fn count(tx: &mut Tx<'_>, append: &Append, row: i64, direct: bool) -> Result<(), Failure> {
     if !is_unit(append.kind) {
         return Ok(());
     }
@@ -246,7 +229,7 @@ pub(super) fn is_unit(kind: EventKind) -> bool {
 }
 
 // The first answer settles its question; what the asking agent says to itself is none.
-fn answer(tx: &mut Tx<'_, '_>, append: &Append, replied: &Replied) -> Result<(), Failure> {
+fn answer(tx: &mut Tx<'_>, append: &Append, replied: &Replied) -> Result<(), Failure> {
     if replied.from_instance == append.from_instance && replied.from_agent == append.from_agent {
         return Ok(());
     }

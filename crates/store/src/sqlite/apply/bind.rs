@@ -11,7 +11,7 @@ use switchboard_core::write::{Append, Recipient, Refusal};
 
 /// Whom the event is for; `None` is everybody on the stream.
 pub(super) fn bind(
-    tx: &Tx<'_, '_>,
+    tx: &Tx<'_>,
     append: &Append,
     place: Place<'_>,
     replied: Option<&Replied>,
@@ -37,7 +37,7 @@ pub(super) fn bind(
 
 /// Whom an offer in a vault is for.
 pub(super) fn bind_in_vault(
-    tx: &Tx<'_, '_>,
+    tx: &Tx<'_>,
     vault: VaultId,
     agent: &str,
     instance: Option<&str>,
@@ -49,14 +49,14 @@ pub(super) fn bind_in_vault(
     }
 }
 
-fn named(tx: &Tx<'_, '_>, id: &str) -> Result<InstanceNo, Stop> {
+fn named(tx: &Tx<'_>, id: &str) -> Result<InstanceNo, Stop> {
     let number = tx.state.instance_numbers.get(id).copied();
     number.filter(|number| tx.state.live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
 }
 
 // What replies to a direct message and names nobody is not for everybody, who cannot see the message it replies to: it is
 // for the other end.
-fn confidant(tx: &Tx<'_, '_>, append: &Append, replied: Option<&Replied>) -> Result<Option<Addressee>, Stop> {
+fn confidant(tx: &Tx<'_>, append: &Append, replied: Option<&Replied>) -> Result<Option<Addressee>, Stop> {
     let Some((replied, to)) = replied.and_then(|replied| Some((replied, replied.to.clone()?))) else {
         return Ok(None);
     };
@@ -77,7 +77,7 @@ fn counterpart(replied: &Replied, sender: InstanceNo) -> Option<InstanceNo> {
 }
 
 // The single other instance that announced the agent lately; if no other did, the sender's own.
-fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
+fn announced(tx: &Tx<'_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
     // One that is there counts however long ago it said so.
     let sql = "SELECT instance FROM agents WHERE vault = ? AND agent = ? AND (seen_ms >= ? OR state <> 3)";
     let since = tx.at_ms.saturating_sub(ANNOUNCED_MS);
@@ -95,7 +95,7 @@ fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -
 // Participants of a swarm know each other by handle only, and nobody announces itself there: one can answer somebody who
 // spoke, under the handle it spoke with.
 fn bind_in_swarm(
-    tx: &Tx<'_, '_>,
+    tx: &Tx<'_>,
     swarm: &str,
     handle: &str,
     replied: Option<&Replied>,

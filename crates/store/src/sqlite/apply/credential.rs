@@ -19,7 +19,7 @@ pub(crate) fn kind_number(kind: InstanceKind) -> u8 {
     }
 }
 
-pub(super) fn create_instance(tx: &mut Tx<'_, '_>, new: &NewInstance) -> Applied {
+pub(super) fn create_instance(tx: &mut Tx<'_>, new: &NewInstance) -> Applied {
     let owner = match &new.owner {
         None => Owner::Known(tx.state.owner.ok_or_else(no_installation)?),
         Some(name) => match tx.one("SELECT id FROM persons WHERE name = ?", [name], |row| row.get(0))? {
@@ -45,7 +45,7 @@ fn no_installation() -> Failure {
 }
 
 /// Whether an instance may be made: there is a seat, and neither its id nor its bearer is taken.
-pub(super) fn may_create(tx: &Tx<'_, '_>, new: &NewInstance) -> Result<(), Stop> {
+pub(super) fn may_create(tx: &Tx<'_>, new: &NewInstance) -> Result<(), Stop> {
     let live = tx.state.instances.values().filter(|instance| instance.live).count();
     if live >= INSTANCES_MAX as usize {
         return Err(Refusal::Full { what: "instances", limit: u64::from(INSTANCES_MAX) }.into());
@@ -57,20 +57,20 @@ pub(super) fn may_create(tx: &Tx<'_, '_>, new: &NewInstance) -> Result<(), Stop>
     free_token(tx, hash)
 }
 
-fn free_token(tx: &Tx<'_, '_>, hash: &[u8; 32]) -> Result<(), Stop> {
+fn free_token(tx: &Tx<'_>, hash: &[u8; 32]) -> Result<(), Stop> {
     let taken = tx.one("SELECT 1 FROM tokens WHERE hash = ?", [hash], |_| Ok(()))?;
     taken.map_or(Ok(()), |()| Err(Refusal::NameTaken.into()))
 }
 
 /// Makes a person.
-pub(crate) fn create_person(tx: &mut Tx<'_, '_>, name: &str, role: &str) -> Result<PersonNo, Failure> {
+pub(crate) fn create_person(tx: &mut Tx<'_>, name: &str, role: &str) -> Result<PersonNo, Failure> {
     tx.run("INSERT INTO persons (name, role, created_ms) VALUES (?, ?, ?)", params![name, role, tx.at_ms])?;
     let number = u32::try_from(tx.conn.last_insert_rowid());
     number.map(PersonNo).map_err(|_| Failure::Inconsistent("too many people".into()))
 }
 
 /// Makes an instance that [`may_create`] has let pass.
-pub(super) fn insert_instance(tx: &mut Tx<'_, '_>, new: &NewInstance, owner: PersonNo) -> Applied {
+pub(super) fn insert_instance(tx: &mut Tx<'_>, new: &NewInstance, owner: PersonNo) -> Applied {
     let sql =
         "INSERT INTO instances (instance_id, kind, label, owner, rights, public_key, kx_key, created_ms, grace_until_ms)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
@@ -99,7 +99,7 @@ pub(super) fn insert_instance(tx: &mut Tx<'_, '_>, new: &NewInstance, owner: Per
     Ok(Outcome::Instance { instance, instance_id: new.instance_id.clone() })
 }
 
-pub(super) fn revoke(tx: &mut Tx<'_, '_>, instance_id: &str) -> Applied {
+pub(super) fn revoke(tx: &mut Tx<'_>, instance_id: &str) -> Applied {
     let instance = found(tx.state.instance_numbers.get(instance_id).copied())?;
     if tx.state.hub_instance == Some(instance) {
         // The hub acts in its own instance's name: without it nothing would work, nor could it be brought back.
@@ -118,7 +118,7 @@ pub(super) fn revoke(tx: &mut Tx<'_, '_>, instance_id: &str) -> Applied {
 }
 
 pub(super) fn mint(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     instance: InstanceNo,
     nonce: &str,
     token_hash: &[u8; 32],
@@ -140,7 +140,7 @@ pub(super) fn mint(
     Ok(Outcome::Done)
 }
 
-pub(super) fn renew_lease(tx: &mut Tx<'_, '_>, instance: InstanceNo, grace_until_ms: WallMs) -> Applied {
+pub(super) fn renew_lease(tx: &mut Tx<'_>, instance: InstanceNo, grace_until_ms: WallMs) -> Applied {
     found(tx.state.live(instance))?;
     let sql = "UPDATE instances SET grace_until_ms = ? WHERE id = ?";
     tx.run(sql, params![grace_until_ms, instance.0])?;

@@ -14,7 +14,7 @@ const APPROVED: u8 = 2;
 const DENIED: u8 = 3;
 
 pub(super) fn start(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     device_hash: &[u8; 32],
     user_code: &str,
     label: Option<&str>,
@@ -39,7 +39,7 @@ pub(super) fn start(
 }
 
 pub(super) fn decide(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     user_code: &str,
     decision: DeviceDecision,
     person: PersonNo,
@@ -58,7 +58,7 @@ pub(super) fn decide(
     Ok(Outcome::Done)
 }
 
-pub(super) fn redeem(tx: &mut Tx<'_, '_>, device_hash: &[u8; 32], instance: &NewInstance) -> Applied {
+pub(super) fn redeem(tx: &mut Tx<'_>, device_hash: &[u8; 32], instance: &NewInstance) -> Applied {
     let sql = "SELECT state, person FROM devices WHERE device_hash = ? AND expires_at_ms > ?";
     let key = params![device_hash, tx.at_ms];
     let device = tx.one(sql, key, |row| Ok((row.get::<_, u8>(0)?, row.get::<_, Option<u32>>(1)?)))?;
@@ -77,7 +77,7 @@ pub(super) fn redeem(tx: &mut Tx<'_, '_>, device_hash: &[u8; 32], instance: &New
 }
 
 // When a device last polled lives in memory alone: a refused poll writes nothing, and a restart forgives.
-fn poll(tx: &mut Tx<'_, '_>, device_hash: &[u8; 32]) -> Refusal {
+fn poll(tx: &mut Tx<'_>, device_hash: &[u8; 32]) -> Refusal {
     let now = tx.at_ms;
     let last = tx.state.device_polls.get(device_hash).copied();
     if last.is_some_and(|last| last != now && (last..last + DEVICE_INTERVAL_MS).contains(&now)) {

@@ -39,7 +39,7 @@ impl Offer<'_> {
     }
 }
 
-pub(super) fn offer(tx: &mut Tx<'_, '_>, offer: &Offer<'_>) -> Applied {
+pub(super) fn offer(tx: &mut Tx<'_>, offer: &Offer<'_>) -> Applied {
     let (from, from_agent) = (offer.from.0, &offer.from.1);
     let digest = offer.digest();
     let sql = "SELECT digest FROM handoffs WHERE from_instance = ? AND handoff_id = ?";
@@ -73,7 +73,7 @@ struct Known {
 }
 
 pub(super) fn settle(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     handoff_id: &str,
     by: &(InstanceNo, String),
     accept: bool,
@@ -102,7 +102,7 @@ pub(super) fn settle(
 }
 
 // Two offerers may have chosen the same id: the oldest open one is meant.
-fn offers_to(tx: &Tx<'_, '_>, handoff_id: &str, to: InstanceNo) -> rusqlite::Result<Vec<Known>> {
+fn offers_to(tx: &Tx<'_>, handoff_id: &str, to: InstanceNo) -> rusqlite::Result<Vec<Known>> {
     let sql =
         "SELECT from_instance, from_agent, to_agent, state = ? AND deadline_ms > ?, notice FROM handoffs
                WHERE to_instance = ? AND handoff_id = ? ORDER BY notice";

@@ -7,12 +7,12 @@ use rusqlite::params;
 use switchboard_core::log::{Checkpoint, Entry};
 use switchboard_core::write::Outcome;
 
-pub(super) fn probe(tx: &mut Tx<'_, '_>) -> Applied {
+pub(super) fn probe(tx: &mut Tx<'_>) -> Applied {
     tx.set_counter(Counter::Probe as i64, tx.at_ms, 0, None)?;
     Ok(Outcome::Done)
 }
 
-pub(super) fn note(tx: &mut Tx<'_, '_>, entries: &[Entry]) -> Outcome {
+pub(super) fn note(tx: &mut Tx<'_>, entries: &[Entry]) -> Outcome {
     for entry in entries {
         tx.note(entry);
     }
@@ -20,7 +20,7 @@ pub(super) fn note(tx: &mut Tx<'_, '_>, entries: &[Entry]) -> Outcome {
 }
 
 // A checkpoint must speak of a record as it is; the same one again is no change.
-pub(super) fn checkpoint(tx: &mut Tx<'_, '_>, checkpoint: &Checkpoint) -> Applied {
+pub(super) fn checkpoint(tx: &mut Tx<'_>, checkpoint: &Checkpoint) -> Applied {
     let commit = checkpoint.commit.cast_signed();
     let sql = "SELECT 1 FROM log WHERE commit_no = ? AND digest = ?";
     found(tx.one(sql, params![commit, checkpoint.digest], |_| Ok(()))?)?;
@@ -32,7 +32,7 @@ pub(super) fn checkpoint(tx: &mut Tx<'_, '_>, checkpoint: &Checkpoint) -> Applie
     Ok(Outcome::Done)
 }
 
-pub(super) fn new_epoch(tx: &mut Tx<'_, '_>, epoch: &str) -> Applied {
+pub(super) fn new_epoch(tx: &mut Tx<'_>, epoch: &str) -> Applied {
     found((tx.run("UPDATE installation SET epoch = ?", [epoch])? > 0).then_some(()))?;
     tx.admit("store.epoch", None, epoch);
     Ok(Outcome::Done)

@@ -28,7 +28,7 @@ use switchboard_core::rights::Rights;
 use switchboard_core::write::{NewInstance, Outcome, Write};
 
 /// Applies `write`; a refusal is an outcome, a failure voids the transaction.
-pub(crate) fn apply(tx: &mut Tx<'_, '_>, write: &Write) -> Result<Outcome, Failure> {
+pub(crate) fn apply(tx: &mut Tx<'_>, write: &Write) -> Result<Outcome, Failure> {
     let before = tx.conn.total_changes();
     match dispatch(tx, write) {
         Ok(outcome) => Ok(outcome),
@@ -40,7 +40,7 @@ pub(crate) fn apply(tx: &mut Tx<'_, '_>, write: &Write) -> Result<Outcome, Failu
     }
 }
 
-fn dispatch(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
+fn dispatch(tx: &mut Tx<'_>, write: &Write) -> Applied {
     match write {
         Write::Append(append) => append::append(tx, append),
         Write::Receipt(receipt) => receipt::receipt(tx, receipt),
@@ -84,7 +84,7 @@ fn dispatch(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
 }
 
 // The rooms messages stand in, and the store's own bookkeeping.
-fn dispatch_room(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
+fn dispatch_room(tx: &mut Tx<'_>, write: &Write) -> Applied {
     match write {
         Write::CreateVault { vault, name, sealed } => vault::create(tx, *vault, name, *sealed),
         Write::ResolveVault { identity, bind, fresh, label } => {
@@ -106,7 +106,7 @@ fn dispatch_room(tx: &mut Tx<'_, '_>, write: &Write) -> Applied {
 
 /// Makes the hub's own instance and the first vault of a new installation.
 pub(crate) fn insert_hub_instance(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     genesis: &Genesis,
     owner: PersonNo,
 ) -> Result<InstanceNo, Stop> {

@@ -9,7 +9,7 @@ use switchboard_core::write::{Outcome, Receipt};
 
 /// Queues a frame for an agent; `once`: it goes when it was sent. Returns its number.
 pub(super) fn frame(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     to: (InstanceNo, &str),
     frame: &str,
     once: bool,
@@ -33,7 +33,7 @@ pub(super) struct Receipted {
 
 /// Tells the sender of a message how far a receiver got. There is one notice per message and receiver; it moves to a new
 /// number when it changes, for the old one may be on its way to a socket already and about to be marked as sent.
-pub(super) fn status(tx: &mut Tx<'_, '_>, receipt: &Receipt, of: &Receipted) -> Result<(), Failure> {
+pub(super) fn status(tx: &mut Tx<'_>, receipt: &Receipt, of: &Receipted) -> Result<(), Failure> {
     let sql = "DELETE FROM notices WHERE event = ? AND by_instance = ? AND by_agent = ?";
     tx.run(sql, params![receipt.event.row(), receipt.instance.0, receipt.agent])?;
     let id = tx.next_notice()?;
@@ -58,13 +58,13 @@ pub(super) fn status(tx: &mut Tx<'_, '_>, receipt: &Receipt, of: &Receipted) -> 
 }
 
 /// Forgets the notices of a message that retention removed.
-pub(super) fn forget(tx: &mut Tx<'_, '_>, event: EventId) -> Result<(), Failure> {
+pub(super) fn forget(tx: &mut Tx<'_>, event: EventId) -> Result<(), Failure> {
     tx.run("DELETE FROM notices WHERE event = ?", [event.row()])?;
     Ok(())
 }
 
 /// Notices that were written to a socket; frames that are to come again stay.
-pub(super) fn sent(tx: &mut Tx<'_, '_>, notices: &[i64]) -> Applied {
+pub(super) fn sent(tx: &mut Tx<'_>, notices: &[i64]) -> Applied {
     for notice in notices {
         tx.run("DELETE FROM notices WHERE id = ? AND once = 1", [notice])?;
     }

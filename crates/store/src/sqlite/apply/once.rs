@@ -13,7 +13,7 @@ pub(super) struct Request<'a> {
     pub(super) digest: &'a [u8; 32],
 }
 
-pub(super) fn once(tx: &mut Tx<'_, '_>, request: &Request<'_>, inner: &Write, render: &Render) -> Applied {
+pub(super) fn once(tx: &mut Tx<'_>, request: &Request<'_>, inner: &Write, render: &Render) -> Applied {
     let sql = "SELECT digest, body FROM idempotency WHERE scope = ? AND key = ?";
     let known = tx.one(sql, params![request.scope, request.key], |row| {
         Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, Vec<u8>>(1)?))

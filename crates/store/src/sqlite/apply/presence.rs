@@ -7,7 +7,7 @@ use switchboard_core::ids::{InstanceNo, VaultId};
 use switchboard_core::limits::AGENTS_PER_INSTANCE_MAX;
 use switchboard_core::write::{Announce, Outcome, Presence, Refusal};
 
-pub(super) fn announce(tx: &mut Tx<'_, '_>, announce: &Announce) -> Applied {
+pub(super) fn announce(tx: &mut Tx<'_>, announce: &Announce) -> Applied {
     found(tx.state.vaults.get(&announce.vault))?;
     tx.state.live(announce.instance).ok_or(Refusal::InstanceUnknown)?;
     let sql = "SELECT role, profile, state FROM agents WHERE vault = ? AND agent = ? AND instance = ?";
@@ -27,7 +27,7 @@ pub(super) fn announce(tx: &mut Tx<'_, '_>, announce: &Announce) -> Applied {
     }
 }
 
-fn first(tx: &mut Tx<'_, '_>, announce: &Announce) -> Result<(), Stop> {
+fn first(tx: &mut Tx<'_>, announce: &Announce) -> Result<(), Stop> {
     let sql = "SELECT count(*) FROM agents WHERE vault = ? AND instance = ?";
     let key = params![announce.vault.0, announce.instance.0];
     let known: u32 = tx.one(sql, key, |row| row.get(0))?.unwrap_or(0);
@@ -54,7 +54,7 @@ fn first(tx: &mut Tx<'_, '_>, announce: &Announce) -> Result<(), Stop> {
 }
 
 fn again(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     announce: &Announce,
     role: &str,
     profile: Option<&String>,
@@ -84,7 +84,7 @@ fn again(
     Ok(())
 }
 
-fn note(tx: &mut Tx<'_, '_>, announce: &Announce) {
+fn note(tx: &mut Tx<'_>, announce: &Announce) {
     let state = match announce.state {
         Presence::Active => "active",
         Presence::Idle => "idle",
@@ -110,12 +110,7 @@ fn held(row: &rusqlite::Row<'_>) -> rusqlite::Result<Held> {
     })
 }
 
-pub(super) fn close(
-    tx: &mut Tx<'_, '_>,
-    instance: InstanceNo,
-    node: u64,
-    only: &[(VaultId, String)],
-) -> Applied {
+pub(super) fn close(tx: &mut Tx<'_>, instance: InstanceNo, node: u64, only: &[(VaultId, String)]) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE instance = ? AND state <> ?";
     let held = tx.all(sql, params![instance.0, Presence::Closed as u8], held)?;
     let meant = |row: &Held| only.iter().any(|(vault, agent)| *vault == row.vault && *agent == row.agent);
@@ -123,7 +118,7 @@ pub(super) fn close(
     close_all(tx, &gone)
 }
 
-pub(super) fn close_orphans(tx: &mut Tx<'_, '_>, alive: &[u64]) -> Applied {
+pub(super) fn close_orphans(tx: &mut Tx<'_>, alive: &[u64]) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE state <> ?";
     let held = tx.all(sql, [Presence::Closed as u8], held)?;
     let gone: Vec<_> = held.into_iter().filter(|row| !alive.contains(&row.node)).collect();
@@ -131,13 +126,13 @@ pub(super) fn close_orphans(tx: &mut Tx<'_, '_>, alive: &[u64]) -> Applied {
 }
 
 /// Closes every agent of an instance, whoever holds it.
-pub(super) fn close_instance(tx: &mut Tx<'_, '_>, instance: InstanceNo) -> Applied {
+pub(super) fn close_instance(tx: &mut Tx<'_>, instance: InstanceNo) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE instance = ? AND state <> ?";
     let gone = tx.all(sql, params![instance.0, Presence::Closed as u8], held)?;
     close_all(tx, &gone)
 }
 
-fn close_all(tx: &mut Tx<'_, '_>, gone: &[Held]) -> Applied {
+fn close_all(tx: &mut Tx<'_>, gone: &[Held]) -> Applied {
     for row in gone {
         let version = tx.next_version();
         let sql = "UPDATE agents SET state = ?, version = ?, seen_ms = ?

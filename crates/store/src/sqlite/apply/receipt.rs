@@ -14,7 +14,7 @@ struct Target {
     to: Option<(InstanceNo, String)>,
 }
 
-pub(super) fn receipt(tx: &mut Tx<'_, '_>, receipt: &Receipt) -> Applied {
+pub(super) fn receipt(tx: &mut Tx<'_>, receipt: &Receipt) -> Applied {
     tx.state.live(receipt.instance).ok_or(Refusal::NotYours)?;
     let target = target(tx, receipt)?;
     may(receipt, &target)?;
@@ -36,7 +36,7 @@ pub(super) fn receipt(tx: &mut Tx<'_, '_>, receipt: &Receipt) -> Applied {
     Ok(Outcome::Receipt { advanced: true })
 }
 
-fn target(tx: &Tx<'_, '_>, receipt: &Receipt) -> Result<Target, Stop> {
+fn target(tx: &Tx<'_>, receipt: &Receipt) -> Result<Target, Stop> {
     let sql = "SELECT kind, from_instance, from_agent, client_id, expires_at_ms, to_instance, to_agent
                FROM events WHERE id = ?";
     let target = tx.one(sql, [receipt.event.row()], |row| {
@@ -76,7 +76,7 @@ fn may(receipt: &Receipt, target: &Target) -> Result<(), Stop> {
 }
 
 // The addressee's first sign of life: the message has arrived. A question waits for its answer instead.
-fn arrived(tx: &mut Tx<'_, '_>, receipt: &Receipt, target: &Target) -> Result<(), Failure> {
+fn arrived(tx: &mut Tx<'_>, receipt: &Receipt, target: &Target) -> Result<(), Failure> {
     if target.to.is_none() || is_tracked_question(tx, receipt, target.kind)? {
         return Ok(());
     }
@@ -85,13 +85,13 @@ fn arrived(tx: &mut Tx<'_, '_>, receipt: &Receipt, target: &Target) -> Result<()
     Ok(())
 }
 
-fn is_tracked_question(tx: &Tx<'_, '_>, receipt: &Receipt, kind: EventKind) -> Result<bool, Failure> {
+fn is_tracked_question(tx: &Tx<'_>, receipt: &Receipt, kind: EventKind) -> Result<bool, Failure> {
     let sql = "SELECT 1 FROM questions WHERE event = ?";
     Ok(kind == EventKind::Question && tx.one(sql, [receipt.event.row()], |_| Ok(()))?.is_some())
 }
 
 // In a swarm the log names no instance.
-fn note(tx: &mut Tx<'_, '_>, receipt: &Receipt) {
+fn note(tx: &mut Tx<'_>, receipt: &Receipt) {
     let swarm = tx.state.head(receipt.event.stream).is_some_and(|head| head.swarm);
     let actor = (!swarm).then_some(receipt.instance);
     let subject = format!("{}/{} {:?}", receipt.event.stream.0, receipt.event.seq, receipt.state);
@@ -99,7 +99,7 @@ fn note(tx: &mut Tx<'_, '_>, receipt: &Receipt) {
 }
 
 pub(super) fn advance_inbox(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     instance: InstanceNo,
     agent: &str,
     positions: &[(StreamId, u64)],

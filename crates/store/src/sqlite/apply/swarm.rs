@@ -9,7 +9,7 @@ use switchboard_core::ids::PersonNo;
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Outcome, Refusal};
 
-pub(super) fn create(tx: &mut Tx<'_, '_>, swarm: &str, title: &str) -> Applied {
+pub(super) fn create(tx: &mut Tx<'_>, swarm: &str, title: &str) -> Applied {
     if tx.state.swarms.contains_key(swarm) {
         return Err(Refusal::NameTaken.into());
     }
@@ -22,7 +22,7 @@ pub(super) fn create(tx: &mut Tx<'_, '_>, swarm: &str, title: &str) -> Applied {
     Ok(Outcome::Done)
 }
 
-pub(super) fn join(tx: &mut Tx<'_, '_>, swarm: &str, person: PersonNo, handle: &str) -> Applied {
+pub(super) fn join(tx: &mut Tx<'_>, swarm: &str, person: PersonNo, handle: &str) -> Applied {
     let known = *found(tx.state.swarms.get(swarm))?;
     if known.expires_at_ms.is_some() {
         return Err(Refusal::SwarmClosed.into());
@@ -49,7 +49,7 @@ pub(super) fn join(tx: &mut Tx<'_, '_>, swarm: &str, person: PersonNo, handle: &
     Ok(Outcome::Done)
 }
 
-pub(super) fn close(tx: &mut Tx<'_, '_>, swarm: &str, expires_at_ms: WallMs) -> Applied {
+pub(super) fn close(tx: &mut Tx<'_>, swarm: &str, expires_at_ms: WallMs) -> Applied {
     let known = *found(tx.state.swarms.get(swarm))?;
     if known.expires_at_ms.is_some() {
         return Ok(Outcome::Done);

@@ -1,5 +1,6 @@
 //! Retention: what is over goes, a few rows at a time. Something is over from the very millisecond it names.
 
+use super::super::dedup::{Key, key};
 use super::super::failure::{Applied, Failure};
 use super::super::index::sweep_subject;
 use super::super::tx::{Tx, sql_limit};
@@ -12,8 +13,6 @@ use switchboard_core::limits::IDEMPOTENCY_MS;
 use switchboard_core::time::{DAY_MS, HOUR_MS, WallMs};
 use switchboard_core::write::{Outcome, Presence};
 
-/// How long a client's id is remembered at least, whatever the message's own retention.
-const DEDUP_MS: WallMs = 30 * DAY_MS;
 /// How long an expired bearer is still told that it expired.
 const TOKEN_GRACE_MS: WallMs = DAY_MS;
 /// How long a handoff's id is remembered after its deadline.
@@ -22,10 +21,8 @@ const HANDOFF_MS: WallMs = 30 * DAY_MS;
 const AGENT_MS: WallMs = 30 * DAY_MS;
 /// How often the directory is looked through for those.
 const AGENTS_EVERY_MS: WallMs = HOUR_MS;
-/// Deduplicating rows looked at for each row that may be deleted.
-const LOOK_FACTOR: usize = 4;
 
-pub(super) fn sweep(tx: &mut Tx<'_, '_>, limit: usize) -> Applied {
+pub(super) fn sweep(tx: &mut Tx<'_>, limit: usize) -> Applied {
     let mut room = limit;
     events(tx, &mut room)?;
     for (sql, before_ms) in [
@@ -61,7 +58,9 @@ pub(super) fn sweep(tx: &mut Tx<'_, '_>, limit: usize) -> Applied {
         room -= tx.run(sql, params![before_ms, sql_limit(room)])?;
     }
     agents(tx, &mut room)?;
-    dedup(tx, &mut room)?;
+    if tx.ids.sweep(tx.conn, tx.at_ms, limit)? {
+        tx.changed();
+    }
     Ok(Outcome::Swept(limit - room))
 }
 
@@ -70,9 +69,11 @@ struct Row {
     kind: u8,
     thread: Option<i64>,
     to: Option<(InstanceNo, String)>,
+    /// Under which its sender's id is remembered.
+    key: Option<Key>,
 }
 
-fn events(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
+fn events(tx: &mut Tx<'_>, room: &mut usize) -> Result<(), Failure> {
     let now = tx.at_ms;
     let mut due: Vec<u32> = tx
         .state
@@ -92,8 +93,11 @@ fn events(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
 }
 
 // Only from the low end, so that what is left has no gaps: an event that is over waits for those before it.
-fn stream_events(tx: &mut Tx<'_, '_>, stream: StreamId, room: &mut usize) -> Result<(), Failure> {
+fn stream_events(tx: &mut Tx<'_>, stream: StreamId, room: &mut usize) -> Result<(), Failure> {
     let (gone, next_expires_ms) = expired(tx, stream, *room)?;
+    if gone.iter().filter_map(|row| row.key).any(|key| tx.ids.is_recent(&key)) {
+        tx.ids.flush_all(tx.conn, tx.state.commit + 1, tx.at_ms)?;
+    }
     for row in &gone {
         remove(tx, row)?;
     }
@@ -109,9 +113,10 @@ fn stream_events(tx: &mut Tx<'_, '_>, stream: StreamId, room: &mut usize) -> Res
 }
 
 // The expired rows at the low end, and when the one behind them goes.
-fn expired(tx: &Tx<'_, '_>, stream: StreamId, limit: usize) -> Result<(Vec<Row>, Option<WallMs>), Failure> {
+fn expired(tx: &Tx<'_>, stream: StreamId, limit: usize) -> Result<(Vec<Row>, Option<WallMs>), Failure> {
     let Some(head) = tx.state.head(stream) else { return Ok((Vec::new(), None)) };
-    let sql = "SELECT id, expires_at_ms, kind, thread, to_instance, to_agent FROM events
+    let sql =
+        "SELECT id, expires_at_ms, kind, thread, to_instance, to_agent, from_instance, client_id FROM events
                WHERE id BETWEEN ? AND ? ORDER BY id";
     let mut statement = tx.conn.prepare_cached(sql)?;
     let range = [head.first, head.last].map(|seq| EventId { stream, seq }.row());
@@ -125,12 +130,20 @@ fn expired(tx: &Tx<'_, '_>, stream: StreamId, limit: usize) -> Result<(Vec<Row>,
             return Ok((gone, Some(expires_at_ms)));
         }
         let to = row.get::<_, Option<u32>>(4)?.map(InstanceNo).zip(row.get::<_, Option<String>>(5)?);
-        gone.push(Row { id: EventId::from_row(row.get(0)?), kind: row.get(2)?, thread: row.get(3)?, to });
+        let (from, client_id) = (InstanceNo(row.get(6)?), row.get::<_, Option<String>>(7)?);
+        let key = client_id.map(|client_id| key(from, &client_id));
+        gone.push(Row {
+            id: EventId::from_row(row.get(0)?),
+            kind: row.get(2)?,
+            thread: row.get(3)?,
+            to,
+            key,
+        });
     }
     Ok((gone, None))
 }
 
-fn remove(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
+fn remove(tx: &mut Tx<'_>, row: &Row) -> Result<(), Failure> {
     settle(tx, row)?;
     let id = row.id.row();
     tx.run("DELETE FROM receipts WHERE event = ?", [id])?;
@@ -143,7 +156,7 @@ fn remove(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
 }
 
 // What was still on its way when it went has expired.
-fn settle(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
+fn settle(tx: &mut Tx<'_>, row: &Row) -> Result<(), Failure> {
     if !EventKind::from_number(row.kind).is_some_and(is_unit) {
         return Ok(());
     }
@@ -167,7 +180,7 @@ fn settle(tx: &mut Tx<'_, '_>, row: &Row) -> Result<(), Failure> {
     Ok(())
 }
 
-fn agents(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
+fn agents(tx: &mut Tx<'_>, room: &mut usize) -> Result<(), Failure> {
     if (0..AGENTS_EVERY_MS).contains(&(tx.at_ms - tx.state.agents_swept_ms)) {
         return Ok(());
     }
@@ -178,32 +191,5 @@ fn agents(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
     if *room > 0 {
         tx.state.agents_swept_ms = tx.at_ms;
     }
-    Ok(())
-}
-
-// An index on age would cost every append; instead each sweep looks through the next part of the table.
-fn dedup(tx: &mut Tx<'_, '_>, room: &mut usize) -> Result<(), Failure> {
-    let look = room.saturating_mul(LOOK_FACTOR);
-    let (instance, client_id) = tx.state.dedup_swept.clone();
-    let sql = "SELECT instance, client_id, at_ms, expires_at_ms FROM dedup
-               WHERE (instance, client_id) > (?, ?) ORDER BY instance, client_id LIMIT ?";
-    let rows = tx.all(sql, params![instance, client_id, sql_limit(look)], |row| {
-        let over =
-            row.get::<_, i64>(2)? <= tx.at_ms.saturating_sub(DEDUP_MS) && row.get::<_, i64>(3)? <= tx.at_ms;
-        Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?, over))
-    })?;
-    let complete = rows.len() < look;
-    let mut last = None;
-    for (instance, client_id, over) in rows {
-        if over && *room == 0 {
-            break;
-        }
-        if over {
-            let sql = "DELETE FROM dedup WHERE instance = ? AND client_id = ?";
-            *room -= tx.run(sql, params![instance, client_id])?;
-        }
-        last = Some((instance, client_id));
-    }
-    tx.state.dedup_swept = last.filter(|_| !complete || *room == 0).unwrap_or_default();
     Ok(())
 }

@@ -16,12 +16,12 @@ pub(crate) fn info(row: &Row<'_>) -> rusqlite::Result<VaultInfo> {
     Ok(VaultInfo { vault: VaultId(row.get(0)?), name: row.get(1)?, sealed: row.get(2)?, label: row.get(3)? })
 }
 
-pub(super) fn create(tx: &mut Tx<'_, '_>, vault: VaultId, name: &str, sealed: bool) -> Applied {
+pub(super) fn create(tx: &mut Tx<'_>, vault: VaultId, name: &str, sealed: bool) -> Applied {
     may_create(tx, vault, name)?;
     insert(tx, VaultInfo { vault, name: name.to_owned(), sealed, label: None })
 }
 
-fn may_create(tx: &Tx<'_, '_>, vault: VaultId, name: &str) -> Result<(), Stop> {
+fn may_create(tx: &Tx<'_>, vault: VaultId, name: &str) -> Result<(), Stop> {
     if tx.state.vaults.len() >= VAULTS_MAX {
         return Err(Refusal::Full { what: "vaults", limit: VAULTS_MAX as u64 }.into());
     }
@@ -32,7 +32,7 @@ fn may_create(tx: &Tx<'_, '_>, vault: VaultId, name: &str) -> Result<(), Stop> {
     Ok(())
 }
 
-fn insert(tx: &mut Tx<'_, '_>, info: VaultInfo) -> Applied {
+fn insert(tx: &mut Tx<'_>, info: VaultInfo) -> Applied {
     let sql = "INSERT INTO vaults (id, name, sealed, label, tasks, created_ms) VALUES (?, ?, ?, ?, 0, ?)";
     tx.run(sql, params![info.vault.0, info.name, info.sealed, info.label, tx.at_ms])?;
     tx.state.vaults.insert(info.vault, Vault::default());
@@ -41,7 +41,7 @@ fn insert(tx: &mut Tx<'_, '_>, info: VaultInfo) -> Applied {
 }
 
 pub(super) fn resolve(
-    tx: &mut Tx<'_, '_>,
+    tx: &mut Tx<'_>,
     identity: &str,
     bind: Option<&str>,
     fresh: &(VaultId, String),
@@ -62,7 +62,7 @@ pub(super) fn resolve(
     Ok(Outcome::Vault(bound))
 }
 
-fn make(tx: &mut Tx<'_, '_>, fresh: &(VaultId, String), label: Option<&str>) -> Result<VaultInfo, Stop> {
+fn make(tx: &mut Tx<'_>, fresh: &(VaultId, String), label: Option<&str>) -> Result<VaultInfo, Stop> {
     may_create(tx, fresh.0, &fresh.1)?;
     let info =
         VaultInfo { vault: fresh.0, name: fresh.1.clone(), sealed: false, label: label.map(str::to_owned) };
@@ -71,7 +71,7 @@ fn make(tx: &mut Tx<'_, '_>, fresh: &(VaultId, String), label: Option<&str>) -> 
 }
 
 // The named vault; a label is taken over when it has none.
-fn by_name(tx: &mut Tx<'_, '_>, name: &str, label: Option<&str>) -> Result<VaultInfo, Stop> {
+fn by_name(tx: &mut Tx<'_>, name: &str, label: Option<&str>) -> Result<VaultInfo, Stop> {
     let sql = "SELECT id, name, sealed, label FROM vaults WHERE name = ?";
     let mut known = found(tx.one(sql, [name], info)?)?;
     if let (None, Some(label)) = (&known.label, label) {

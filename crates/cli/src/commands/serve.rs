@@ -11,6 +11,7 @@ use crate::telemetry::Telemetry;
 use crate::terminal::{self, Output};
 use crate::{limits, logging};
 use serde::Serialize;
+use std::net::SocketAddr;
 use std::path::Path;
 use switchboard_protocol::admin::TokenOut;
 use tokio::time::Instant;
@@ -66,6 +67,12 @@ async fn until_ended(
     // The store first: a second hub on the same data is the mistake to name, not its port.
     let store = tokio::task::block_in_place(|| embedded::open_store(dir, config))?;
     let listener = embedded::bind(listen).await?;
+    if listener.local_addr().is_ok_and(|address| is_bare(address, config.server.public_url.as_deref())) {
+        tracing::warn!(
+            listen,
+            "other machines reach this hub, and their bearers pass in plain text: put TLS in front of it and set public_url"
+        );
+    }
     let embedded = Embedded::start(store, config, listener, telemetry.as_mut().map(Telemetry::start)).await?;
     let admin =
         Admin { url: embedded.local_url.clone(), token: embedded.token.clone(), pid: std::process::id() };
@@ -100,6 +107,11 @@ async fn until_ended(
     Ok(())
 }
 
+/// Whether other machines can speak to the hub and nobody said that TLS is in front of it.
+fn is_bare(address: SocketAddr, public_url: Option<&str>) -> bool {
+    !address.ip().is_loopback() && !public_url.is_some_and(|url| url.starts_with("https://"))
+}
+
 fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
     let (instance_id, token) = first.map(|first| (first.instance_id, first.token)).unzip();
     Ready {
@@ -130,4 +142,18 @@ fn text(ready: &Ready) -> String {
         "Switchboard {}\n{about}\n{connect}See what they say: switchboard inbox --follow\nStop with Ctrl-C.\n",
         ready.version
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_open_address_without_tls_is_warned_of() {
+        let bare = |address: &str, url| is_bare(address.parse().unwrap(), url);
+        assert!(
+            bare("0.0.0.0:1", None) && bare("[::]:1", None) && bare("10.0.0.1:1", Some("http://hub.lan"))
+        );
+        assert!(!bare("0.0.0.0:1", Some("https://hub.example")) && !bare("127.0.0.1:1", None));
+    }
 }

@@ -1,5 +1,7 @@
 //! The program as people and scripts use it: its commands, what they print, how they end.
 
+#![cfg_attr(not(unix), expect(unused, reason = "tests with signals run on Unix only"))]
+
 mod ask;
 mod backup;
 mod bench;

@@ -2,6 +2,7 @@
 
 use super::super::dedup::{Entry, Key, key};
 use super::super::failure::{Applied, Failure, Stop};
+use super::super::read::stream::addressee;
 use super::super::state::{Head, State};
 use super::super::tx::{Tx, found};
 use super::bind::bind;
@@ -44,7 +45,7 @@ pub(super) struct Replied {
     pub(super) thread: EventId,
     pub(super) from_instance: InstanceNo,
     pub(super) from_agent: String,
-    pub(super) to_instance: Option<InstanceNo>,
+    pub(super) to: Option<Addressee>,
 }
 
 pub(super) fn append(tx: &mut Tx<'_>, append: &Append) -> Applied {
@@ -58,7 +59,7 @@ pub(super) fn append(tx: &mut Tx<'_>, append: &Append) -> Applied {
     let owner = sender.owner;
     let place = place(tx, append, owner)?;
     let replied = replied(tx, append, place)?;
-    let to = bind(tx, &append.recipient, place, append.from_instance, replied.as_ref())?;
+    let to = bind(tx, append, place, replied.as_ref())?;
     if append.deadline_ms.is_some_and(|deadline| deadline <= tx.at_ms) {
         return Err(Refusal::DeadlinePast.into());
     }
@@ -131,19 +132,20 @@ fn replied(tx: &Tx<'_>, append: &Append, place: Place<'_>) -> Result<Option<Repl
     if place.stream() != Some(id.stream) {
         return Err(Refusal::ReplyNotFound.into());
     }
-    let sql = "SELECT thread, from_instance, from_agent, to_instance FROM events WHERE id = ?";
+    let sql = "SELECT thread, from_instance, from_agent, to_instance, to_agent FROM events WHERE id = ?";
     let replied = tx.one(sql, [id.row()], |row| {
         Ok(Replied {
             id,
             thread: row.get::<_, Option<i64>>(0)?.map_or(id, EventId::from_row),
             from_instance: InstanceNo(row.get(1)?),
             from_agent: row.get(2)?,
-            to_instance: row.get::<_, Option<u32>>(3)?.map(InstanceNo),
+            to: addressee(row, 3)?,
         })
     })?;
     let me = append.from_instance;
-    let visible =
-        |replied: &Replied| replied.to_instance.is_none_or(|to| to == me) || replied.from_instance == me;
+    let visible = |replied: &Replied| {
+        replied.to.as_ref().is_none_or(|to| to.instance == me) || replied.from_instance == me
+    };
     replied.filter(visible).map(Some).ok_or(Refusal::ReplyNotFound.into())
 }
 

@@ -349,7 +349,8 @@ pub trait CommitListener: Send + Sync + 'static {
 pub trait Store: Send + Sync + 'static {
     /// Finds the installation, or makes it of `genesis` when the store is empty.
     fn open(&self, genesis: Genesis) -> Fut<'_, Installation>;
-    /// Applies a batch; see the promises. Calls [`CommitListener`] before it resolves.
+    /// Applies a batch; see the promises. Calls [`CommitListener`] before it resolves. The call itself may take as long as a
+    /// short write does: hold no lock meanwhile that a listener takes.
     fn commit(&self, batch: Batch) -> Fut<'static, Vec<Outcome>>;
     /// Registers the one listener of this node.
     fn listen(&self, listener: Arc<dyn CommitListener>);

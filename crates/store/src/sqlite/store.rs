@@ -1,4 +1,4 @@
-//! The port, method by method: writes go to the writer's queue, reads to a reading thread.
+//! The port, method by method: writes go to the writer, at once or through its queue, reads to a reading thread.
 
 use super::checkpoint::FRAME_BYTES;
 use super::queue::{PushError, Queue};

@@ -1,5 +1,6 @@
-//! The one thread that writes: group commit without a timer. It takes whatever has queued while the last commit was being
-//! synced, applies it in one transaction, syncs, tells the listener, answers.
+//! The one writer: group commit without a timer. Its thread takes whatever has queued while the last commit was being synced,
+//! applies it in one transaction, syncs, tells the listener, answers. While nothing is queued, a caller with a small batch does
+//! the same with the writer in its own hands (`commit_at_once`).
 
 use super::apply;
 use super::checkpoint::{self, CHECKPOINT_PAGES_HARD, Log};

@@ -5,7 +5,11 @@
 //! promises for every backend in `conformance` (feature `conformance`). To add a backend: implement the port and run
 //! every function of the suite against it.
 
+mod rules;
+
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod doorbell;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sqlite;

@@ -342,6 +342,11 @@ pub struct StoreStats {
 pub trait CommitListener: Send + Sync + 'static {
     /// `events` were appended (grouped by nothing, in order of their commit).
     fn committed(&self, events: &[Arc<StoredEvent>]);
+    /// The store has lost commits that were answered (after a fail-over to a server that lagged) and has begun another epoch:
+    /// what this node keeps in memory of streams is void, as are the cursors it gave out.
+    fn epoch_began(&self, epoch: &str) {
+        let _ = epoch;
+    }
 }
 
 /// The store.

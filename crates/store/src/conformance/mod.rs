@@ -10,6 +10,8 @@ pub mod balance;
 pub mod bench;
 pub mod binding;
 pub mod chain;
+#[cfg(all(unix, feature = "postgres"))]
+pub mod cluster;
 pub mod credentials;
 pub mod presence;
 pub mod questions;

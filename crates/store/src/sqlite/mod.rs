@@ -12,23 +12,23 @@ mod apply;
 mod backup;
 mod checkpoint;
 mod connect;
+#[cfg(feature = "postgres")]
+pub(crate) mod copy;
 mod disk;
-mod failure;
-mod index;
-mod install;
-mod migrate;
-mod queue;
+pub(crate) mod index;
+pub(crate) mod migrate;
+pub(crate) mod queue;
 mod read;
 mod readers;
-mod state;
+pub(crate) mod state;
 mod store;
-mod text;
 mod tx;
 mod writer;
 
 pub use connect::OpenError;
 pub use migrate::MigrateError;
 
+use crate::rules::{failure, text};
 use connect::Files;
 use disk::Disk;
 use index::{Bell, Index};

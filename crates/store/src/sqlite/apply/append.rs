@@ -3,48 +3,14 @@
 use super::super::failure::{Applied, Failure, Stop};
 use super::super::state::{Head, State};
 use super::super::tx::{Tx, found};
-use super::bind::bind;
+use crate::rules::bind::bind;
+use crate::rules::{ANSWERED, OPEN, Place, Replied, is_unit};
 use rusqlite::{OptionalExtension as _, params};
 use switchboard_core::event::{Addressee, EventKind, StoredEvent};
 use switchboard_core::ids::{EventId, InstanceNo, PersonNo, STREAM_ID_MAX, StreamId, VaultId};
 use switchboard_core::limits::CHANNELS_PER_VAULT_MAX;
 use switchboard_core::time::{HOUR_MS, SECOND_MS};
 use switchboard_core::write::{Append, Appended, Dedup, Outcome, Refusal, StreamRef};
-
-/// Question states as stored.
-pub(super) const OPEN: u8 = 1;
-/// An answer came.
-pub(super) const ANSWERED: u8 = 2;
-/// The deadline, or retention, came first.
-pub(super) const EXPIRED: u8 = 3;
-
-/// Where an event will stand.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Place<'a> {
-    /// A channel; `None` when it is yet to be made.
-    Channel { vault: VaultId, stream: Option<StreamId> },
-    /// A swarm, whose member `person` sends under `handle`.
-    Swarm { swarm: &'a str, stream: StreamId, handle: &'a str },
-}
-
-impl Place<'_> {
-    fn stream(self) -> Option<StreamId> {
-        match self {
-            Self::Channel { stream, .. } => stream,
-            Self::Swarm { stream, .. } => Some(stream),
-        }
-    }
-}
-
-/// What matters of a replied message.
-#[derive(Debug)]
-pub(super) struct Replied {
-    pub(super) id: EventId,
-    pub(super) thread: EventId,
-    pub(super) from_instance: InstanceNo,
-    pub(super) from_agent: String,
-    pub(super) to_instance: Option<InstanceNo>,
-}
 
 pub(super) fn append(tx: &mut Tx<'_, '_>, append: &Append) -> Applied {
     if let Some(dedup) = &append.dedup
@@ -236,11 +202,6 @@ fn count(tx: &mut Tx<'_, '_>, append: &Append, row: i64, direct: bool) -> Result
     ledger.accepted += 1;
     *(if direct || question.is_some() { &mut ledger.pending } else { &mut ledger.delivered }) += 1;
     Ok(())
-}
-
-/// Whether the ledger counts events of this kind.
-pub(super) fn is_unit(kind: EventKind) -> bool {
-    kind.is_message() || kind == EventKind::Publish
 }
 
 // The first answer settles its question; what the asking agent says to itself is none.

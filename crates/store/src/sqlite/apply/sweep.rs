@@ -3,8 +3,7 @@
 use super::super::failure::{Applied, Failure};
 use super::super::index::sweep_subject;
 use super::super::tx::{Tx, sql_limit};
-use super::append::{OPEN, is_unit};
-use super::notice;
+use crate::rules::{OPEN, is_unit, notice};
 use rusqlite::params;
 use switchboard_core::event::EventKind;
 use switchboard_core::ids::{EventId, InstanceNo, StreamId};

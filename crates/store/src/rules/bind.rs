@@ -1,17 +1,17 @@
 //! Binding a recipient to one instance (contract section 4): decided inside the transaction, never again afterwards.
 
-use super::super::failure::Stop;
-use super::super::tx::Tx;
 use super::append::{Place, Replied};
-use rusqlite::params;
+use super::failure::Stop;
+use super::tx::Tx;
+use super::value::values;
 use switchboard_core::event::Addressee;
 use switchboard_core::ids::{InstanceNo, VaultId};
 use switchboard_core::limits::ANNOUNCED_MS;
 use switchboard_core::write::{Recipient, Refusal};
 
 /// Whom the event is for; `None` is everybody on the stream.
-pub(super) fn bind(
-    tx: &Tx<'_, '_>,
+pub(crate) fn bind(
+    tx: &mut impl Tx,
     recipient: &Recipient,
     place: Place<'_>,
     sender: InstanceNo,
@@ -25,7 +25,7 @@ pub(super) fn bind(
     let bound = match (instance, replied.and_then(|replied| counterpart(replied, sender))) {
         (Some(id), _) => named(tx, id)?,
         (None, Some(instance)) => {
-            tx.state.live(instance).ok_or(Refusal::RecipientUnknown)?;
+            tx.state().live(instance).ok_or(Refusal::RecipientUnknown)?;
             instance
         }
         (None, None) => announced(tx, vault, agent, sender)?,
@@ -35,7 +35,7 @@ pub(super) fn bind(
 
 /// Whom an offer in a vault is for.
 pub(super) fn bind_in_vault(
-    tx: &Tx<'_, '_>,
+    tx: &mut impl Tx,
     vault: VaultId,
     agent: &str,
     instance: Option<&str>,
@@ -47,9 +47,9 @@ pub(super) fn bind_in_vault(
     }
 }
 
-fn named(tx: &Tx<'_, '_>, id: &str) -> Result<InstanceNo, Stop> {
-    let number = tx.state.instance_numbers.get(id).copied();
-    number.filter(|number| tx.state.live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
+fn named(tx: &mut impl Tx, id: &str) -> Result<InstanceNo, Stop> {
+    let number = tx.state().instance_numbers.get(id).copied();
+    number.filter(|number| tx.state().live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
 }
 
 // A reply goes to the other end of the replied message.
@@ -58,12 +58,10 @@ fn counterpart(replied: &Replied, sender: InstanceNo) -> Option<InstanceNo> {
 }
 
 // The single other instance that announced the agent lately; if no other did, the sender's own.
-fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
-    // One that is there counts however long ago it said so.
-    let sql = "SELECT instance FROM agents WHERE vault = ? AND agent = ? AND (seen_ms >= ? OR state <> 3)";
-    let since = tx.at_ms.saturating_sub(ANNOUNCED_MS);
-    let candidates = tx.all(sql, params![vault.0, agent, since], |row| row.get(0).map(InstanceNo))?;
-    let live = candidates.into_iter().filter(|candidate| tx.state.live(*candidate).is_some());
+fn announced(tx: &mut impl Tx, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
+    let since = tx.at_ms().saturating_sub(ANNOUNCED_MS);
+    let candidates = tx.announcers(vault, agent, since)?;
+    let live = candidates.into_iter().filter(|candidate| tx.state().live(*candidate).is_some());
     let (own, others): (Vec<_>, Vec<_>) = live.partition(|candidate| *candidate == sender);
     match (others.as_slice(), own.first()) {
         ([other], _) => Ok(*other),
@@ -76,14 +74,14 @@ fn announced(tx: &Tx<'_, '_>, vault: VaultId, agent: &str, sender: InstanceNo) -
 // Participants of a swarm know each other by handle only, and nobody announces itself there: one can answer somebody who
 // spoke, under the handle it spoke with.
 fn bind_in_swarm(
-    tx: &Tx<'_, '_>,
+    tx: &mut impl Tx,
     swarm: &str,
     handle: &str,
     replied: Option<&Replied>,
 ) -> Result<Addressee, Stop> {
     let replied = replied.ok_or(Refusal::RecipientUnknown)?;
-    let sender = tx.state.live(replied.from_instance).ok_or(Refusal::RecipientUnknown)?;
+    let sender = tx.state().live(replied.from_instance).ok_or(Refusal::RecipientUnknown)?;
     let sql = "SELECT 1 FROM memberships WHERE swarm = ? AND person = ? AND handle = ?";
-    tx.one(sql, params![swarm, sender.owner.0, handle], |_| Ok(()))?.ok_or(Refusal::RecipientUnknown)?;
+    tx.one(sql, values![swarm, sender.owner.0, handle], |_| Ok(()))?.ok_or(Refusal::RecipientUnknown)?;
     Ok(Addressee { instance: replied.from_instance, agent: replied.from_agent.clone() })
 }

@@ -7,7 +7,7 @@ use crate::place::{self, Admin};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use switchboard_client::{Error, Http, Method, Secret, Tuning};
+use switchboard_client::{Error, Http, Method, Secret, Trust, Tuning};
 
 /// Where a hub listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8484";
@@ -25,6 +25,8 @@ pub struct Api {
     pub token: Secret,
     /// Whether the bearer is the owner's.
     pub is_owner: bool,
+    /// Whom to believe that it is this hub.
+    pub trust: Trust,
 }
 
 impl Api {
@@ -37,32 +39,41 @@ impl Api {
     pub fn find_patient(global: &Global, patience: Duration) -> Result<Self, Failure> {
         let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (url, token) = (said(&global.url), said(&global.token));
+        let ca_file = global.ca_file.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let trust = ca_file.map(Trust::with_ca_file).transpose()?.unwrap_or_default();
+        let open = |url: &str, token, is_owner| Self::open(url, token, is_owner, patience, &trust);
         if let (Some(url), Some(token)) = (&url, &token) {
-            return Self::open(url, Secret::new(token), false, patience);
+            return open(url, Secret::new(token), false);
         }
         let dir = config::data_dir(global)?;
         let admin = Admin::read(&dir)?;
         match (url, token, admin) {
             // The owner's bearer goes to the hub that wrote it and to nobody else.
             (Some(url), None, admin) => match admin.filter(|admin| same(&admin.url, &url)) {
-                Some(admin) => Self::open(&url, admin.token, true, patience),
+                Some(admin) => open(&url, admin.token, true),
                 None => Err(Failure::usage(format!("There is no bearer for {url}."))
                     .next("add --token TOKEN, or set SWITCHBOARD_TOKEN")),
             },
             (None, Some(token), admin) => {
                 let url = admin.map_or_else(|| DEFAULT_URL.to_owned(), |admin| admin.url);
-                Self::open(&url, Secret::new(token), false, patience)
+                open(&url, Secret::new(token), false)
             }
-            (_, _, Some(admin)) => Self::open(&admin.url, admin.token, true, patience),
+            (_, _, Some(admin)) => open(&admin.url, admin.token, true),
             (_, _, None) => Err(place::not_running(&dir)),
         }
     }
 
     /// The hub at `url` under `token`.
-    pub fn open(url: &str, token: Secret, is_owner: bool, patience: Duration) -> Result<Self, Failure> {
+    pub fn open(
+        url: &str,
+        token: Secret,
+        is_owner: bool,
+        patience: Duration,
+        trust: &Trust,
+    ) -> Result<Self, Failure> {
         let tuning = Tuning { http_timeout: patience, ..Tuning::default() };
-        let http = Http::new(url, token.clone(), &tuning)?;
-        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, is_owner })
+        let http = Http::with_trust(url, token.clone(), &tuning, trust)?;
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, is_owner, trust: trust.clone() })
     }
 
     /// `GET path`.

@@ -34,6 +34,9 @@ pub struct Global {
     /// The bearer to act under, instead of the owner's. Better in the environment than in a command line.
     #[arg(long, global = true, env = "SWITCHBOARD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub token: Option<String>,
+    /// Certificate authorities (PEM) to believe beside those of the operating system, for a hub behind `https://`.
+    #[arg(long, global = true, env = "SWITCHBOARD_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// What to log to stderr: error, warn, info, debug, trace, or a filter such as `info,switchboard_engine=debug`.
     #[arg(long, global = true, env = "RUST_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -346,13 +349,13 @@ pub struct Ask {
 pub struct Thread {
     /// Any message of the thread.
     pub gid: String,
-    /// Name or id of the vault. [default: all]
-    #[arg(long)]
+    /// Name or id of the channel's vault. [default: main, or the only one]
+    #[arg(long, requires = "channel")]
     pub vault: Option<String>,
-    /// The channel. [default: all that the hub's owner can find, else general]
+    /// The channel it must be on; finds a thread there also when the message itself is gone.
     #[arg(long)]
     pub channel: Option<String>,
-    /// The swarm.
+    /// The swarm it must be on, likewise.
     #[arg(long, conflicts_with_all = ["vault", "channel"], value_name = "SWARM_ID")]
     pub swarm: Option<String>,
 }

@@ -3,7 +3,7 @@
 mod find;
 mod show;
 
-pub use find::{networks, newest, whole_thread};
+pub use find::{newest, whole_thread};
 pub use show::{Names, frame_text, message_text};
 
 use crate::api::Api;
@@ -17,8 +17,6 @@ use switchboard_protocol::text::Channel;
 /// A message as it is read back.
 pub type Message = Delivery<'static>;
 
-/// The channel that is meant when nobody names one.
-pub const GENERAL: &str = "general";
 /// The vault that every hub starts with.
 const MAIN: &str = "main";
 
@@ -57,18 +55,31 @@ pub fn channel(who: &WhoAmI, vault: &WhoAmIVault, name: &str) -> Network<'static
     Network::Org { channel: Channel::format(&who.org_id, &vault.vault_id, name).into() }
 }
 
-/// Everything on a network, or in a thread, behind `after`; handed over page by page until one says that it is enough.
+/// Where reading begins.
+#[derive(Debug, Clone, Copy)]
+pub enum Start {
+    /// With the first message that is there.
+    First,
+    /// Behind this position.
+    After(u64),
+}
+
+/// Everything on a network, or in a thread, from `start` on; handed over page by page until one says that it is enough.
 pub async fn history(
     api: &Api,
     network: &Network<'static>,
     thread_id: Option<&str>,
-    after: Option<String>,
+    start: Start,
     mut wants_more: impl FnMut(Vec<Message>) -> bool,
 ) -> Result<(), switchboard_client::Error> {
-    let mut after = after;
+    let mut after: Option<String> = None;
     loop {
-        let query =
-            MessageQuery { network: network.clone(), thread_id, after_gid: after.as_deref(), limit: None };
+        let after_seq = match (&after, start) {
+            (None, Start::After(seq)) => Some(seq),
+            _ => None,
+        };
+        let after_gid = after.as_deref();
+        let query = MessageQuery { network: network.clone(), thread_id, after_gid, after_seq, limit: None };
         let list = api.http.messages(&query).await?;
         let next = if wants_more(list.messages) { list.next } else { None };
         match next {

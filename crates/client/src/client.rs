@@ -49,13 +49,13 @@ impl Client {
     /// Events come from the first moment, so take them before waiting for [`Self::ready`] when there may be many.
     pub async fn connect(options: Options) -> Result<Self, Error> {
         options.validate()?;
-        let Options { url, token, instance_id, agents, cursors, tuning } = options;
-        let http = Http::new(&url, token.clone(), &tuning)?;
+        let Options { url, token, instance_id, agents, cursors, trust, tuning } = options;
+        let http = Http::with_trust(&url, token.clone(), &tuning, &trust)?;
         let instance_id = match instance_id {
             Some(id) => id,
             None => http.whoami().await?.instance_id,
         };
-        let dialer = Dialer::new(&base_url(&url)?, token, instance_id.clone(), &tuning);
+        let dialer = Dialer::new(&base_url(&url)?, token, instance_id.clone(), &tuning, &trust);
         let socket = dialer.dial().await.map_err(|failed| failed.error)?;
 
         let (commands, received_commands) = mpsc::channel(COMMANDS_MAX);

@@ -32,6 +32,8 @@ pub enum Event {
     Refused {
         /// Id of the frame, if it had one.
         client_msg_id: Option<String>,
+        /// Type of the frame, such as `message.receipt`, if the server says it.
+        answers: Option<String>,
         /// Why.
         error: Detail,
     },

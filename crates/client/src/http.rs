@@ -7,11 +7,11 @@ use futures_util::StreamExt;
 use reqwest::{Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use switchboard_protocol::bus::{BusEvents, BusPoll};
+use switchboard_protocol::bus::{BusEvents, BusPoll, StreamList};
 use switchboard_protocol::enroll::WhoAmI;
 use switchboard_protocol::json::{Limits, parse};
 use switchboard_protocol::limits::HTTP_BODY_BYTES_MAX;
-use switchboard_protocol::message::{MessageList, Network};
+use switchboard_protocol::message::{Delivery, MessageList, Network};
 use switchboard_protocol::{
     HEADER_IDEMPOTENCY_KEY, HEADER_NAMES, HEADER_PROTOCOL, NAMES_VAULT, PROTOCOL_VERSION, protocol_compatible,
 };
@@ -23,6 +23,7 @@ use crate::id::fresh_key;
 use crate::options::{Tuning, base_url, join};
 use crate::secret::Secret;
 use crate::socket::{USER_AGENT, refused_answer};
+use crate::trust::Trust;
 
 /// A hub's HTTP routes under one bearer. Cheap to clone.
 #[derive(Clone)]
@@ -48,6 +49,8 @@ pub struct MessageQuery<'a> {
     pub thread_id: Option<&'a str>,
     /// Only what follows this message: the `next` of the page before.
     pub after_gid: Option<&'a str>,
+    /// Only what follows this position, instead of `after_gid`; [`Http::streams`] says which there are.
+    pub after_seq: Option<u64>,
     /// Page size, at most 200; the server decides when absent.
     pub limit: Option<u32>,
 }
@@ -55,15 +58,19 @@ pub struct MessageQuery<'a> {
 impl Http {
     /// Routes of the hub at `url` (as [`crate::Options::url`]) under `token`.
     pub fn new(url: &str, token: Secret, tuning: &Tuning) -> Result<Self, Error> {
-        // Not ours to fail on: the program may have chosen a provider already.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = reqwest::Client::builder()
+        Self::with_trust(url, token, tuning, &Trust::default())
+    }
+
+    /// As [`Self::new`], for a hub whose certificate comes from one of these authorities.
+    pub fn with_trust(url: &str, token: Secret, tuning: &Tuning, trust: &Trust) -> Result<Self, Error> {
+        let base = base_url(url)?;
+        let client = trust
+            .http(&base)
             .user_agent(USER_AGENT)
             .connect_timeout(tuning.connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| Error::Option(format!("http: {error}")))?;
-        Ok(Self { client, base: base_url(url)?, token, timeout: tuning.http_timeout })
+        Ok(Self { client, base, token, timeout: tuning.http_timeout })
     }
 
     /// Whose bearer this is: `GET /v1/whoami`.
@@ -74,7 +81,8 @@ impl Http {
     /// Wait up to `wait` for what happened since `cursor` (empty: from now): `GET /v1/bus/poll`.
     pub async fn poll(&self, cursor: &str, wait: Duration) -> Result<BusPoll, Error> {
         let wait_ms = wait.as_millis().to_string();
-        let query = [("cursor", cursor), ("wait_ms", wait_ms.as_str())];
+        let mut query = vec![("wait_ms", wait_ms.as_str())];
+        query.extend((!cursor.is_empty()).then_some(("cursor", cursor)));
         let bytes = self.send(Method::GET, "/v1/bus/poll", &query, None, self.timeout + wait).await?;
         read(&bytes)
     }
@@ -95,7 +103,8 @@ impl Http {
 
     /// One page of messages, oldest first: `GET /v1/messages`.
     pub async fn messages(&self, query: &MessageQuery<'_>) -> Result<MessageList<'static>, Error> {
-        let limit = query.limit.map(|limit| limit.to_string());
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let (after_seq, limit) = (number(query.after_seq), number(query.limit.map(u64::from)));
         let (kind, name, value) = match &query.network {
             Network::Org { channel } => ("org", "channel", channel),
             Network::Swarm { swarm_id } => ("swarm", "swarm_id", swarm_id),
@@ -103,8 +112,28 @@ impl Http {
         let mut pairs = vec![("network", kind), (name, value)];
         pairs.extend(query.thread_id.map(|id| ("thread_id", id)));
         pairs.extend(query.after_gid.map(|gid| ("after_gid", gid)));
+        pairs.extend(after_seq.as_deref().map(|seq| ("after_seq", seq)));
         pairs.extend(limit.as_deref().map(|limit| ("limit", limit)));
-        let bytes = self.send(Method::GET, "/v1/messages", &pairs, None, self.timeout).await?;
+        self.message_list("/v1/messages", &pairs).await
+    }
+
+    /// One message by its id, of any network the bearer belongs to: `GET /v1/messages/{gid}`. What it may not read is
+    /// refused like what does not exist.
+    pub async fn message(&self, gid: &str) -> Result<Delivery<'static>, Error> {
+        let list = self.message_list(&format!("/v1/messages/{}", percent_encode(gid)), &[]).await?;
+        let message = list.messages.into_iter().next().filter(|message| message.gid == gid);
+        message.ok_or_else(|| Error::Protocol("the server answered with another message".into()))
+    }
+
+    /// One page of the channels and swarms that the bearer may read, after `next_after` of the page before:
+    /// `GET /v1/streams`.
+    pub async fn streams(&self, after: Option<&str>) -> Result<StreamList, Error> {
+        let query: Vec<_> = after.map(|after| ("after", after)).into_iter().collect();
+        self.get("/v1/streams", &query).await
+    }
+
+    async fn message_list(&self, path: &str, query: &[(&str, &str)]) -> Result<MessageList<'static>, Error> {
+        let bytes = self.send(Method::GET, path, query, None, self.timeout).await?;
         let list: MessageList<'_> = parse(&bytes, Limits::HTTP_BODY).map_err(unreadable)?;
         list.validate().map_err(|error| Error::Protocol(error.message))?;
         Ok(list.into_owned())

@@ -36,6 +36,7 @@ mod queue;
 mod secret;
 mod session;
 mod socket;
+mod trust;
 
 pub use client::Client;
 pub use cursors::Cursors;
@@ -45,3 +46,4 @@ pub use http::{Http, MessageQuery, Method};
 pub use id::{fresh_boundary, fresh_key, message_id};
 pub use options::{Options, Tuning};
 pub use secret::Secret;
+pub use trust::Trust;

@@ -25,6 +25,7 @@ use crate::id::{fresh_key, random};
 use crate::options::{base_url, join};
 use crate::secret::Secret;
 use crate::socket::USER_AGENT;
+use crate::trust::Trust;
 use answer::Answer;
 use lines::{Line, Lines};
 
@@ -58,12 +59,20 @@ pub struct Options {
     pub agent: Option<String>,
     /// How long a request waits for a hub that is away.
     pub patience: Duration,
+    /// Whom to believe that it is the hub.
+    pub trust: Trust,
 }
 
 impl Options {
     /// The hub at `url` under `token`, missed for at most 20 seconds.
     pub fn new(url: impl Into<String>, token: Secret) -> Self {
-        Self { url: url.into(), token, agent: None, patience: Duration::from_secs(20) }
+        Self {
+            url: url.into(),
+            token,
+            agent: None,
+            patience: Duration::from_secs(20),
+            trust: Trust::default(),
+        }
     }
 }
 
@@ -145,18 +154,18 @@ enum Failure {
 
 impl Hub {
     fn new(options: Options, out: mpsc::Sender<Value>) -> Result<Self, Error> {
-        // Not ours to fail on: the program may have chosen a provider already.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = reqwest::Client::builder()
+        let base = base_url(&options.url)?;
+        let client = options
+            .trust
+            .http(&base)
             .user_agent(USER_AGENT)
             .connect_timeout(options.patience.min(Duration::from_secs(10)))
             .read_timeout(SILENCE)
-            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| Error::Option(format!("http: {error}")))?;
         Ok(Self {
             client,
-            base: base_url(&options.url)?,
+            base,
             token: options.token,
             agent: options.agent,
             patience: options.patience,

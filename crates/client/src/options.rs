@@ -10,6 +10,7 @@ use switchboard_protocol::limits::{FRAME_BYTES_MAX, HELLO_AGENTS_MAX};
 use crate::cursors::Cursors;
 use crate::error::Error;
 use crate::secret::Secret;
+use crate::trust::Trust;
 
 /// Where to connect, as whom, and from where to resume.
 #[derive(Clone)]
@@ -24,6 +25,8 @@ pub struct Options {
     pub agents: Vec<HelloAgent<'static>>,
     /// Positions of an earlier client, as [`crate::Client::cursors`] gave them. Without any, following starts at the head.
     pub cursors: Cursors,
+    /// Whom to believe that it is the hub, when its address is `https://` or `wss://`.
+    pub trust: Trust,
     /// Timings and bounds.
     pub tuning: Tuning,
 }
@@ -37,6 +40,7 @@ impl Options {
             instance_id: None,
             agents: Vec::new(),
             cursors: Cursors::default(),
+            trust: Trust::default(),
             tuning: Tuning::default(),
         }
     }

@@ -4,6 +4,7 @@
 //! socket's own flow control slows the server. Only when an acknowledgement is awaited does it read on; events that then
 //! find no room are dropped and marked as missed, and once the caller has caught up a new connection has them told again.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -457,14 +458,14 @@ impl Session {
 
     fn refused(&mut self, connection: &mut Connection, frame: ErrorFrame<'static>) -> Option<End> {
         let error = Error::refused(frame.error.clone());
+        let answers = frame.answers.map(Cow::into_owned);
         let Some(id) = frame.client_msg_id else {
-            return self.refused_without_id(connection, frame.error, error);
+            return self.refused_without_id(connection, answers, frame.error, error);
         };
         let unclaimed = self.state.pending.settle(&id, Err(error)).is_some();
         if unclaimed {
-            self.parts
-                .queue
-                .push(Event::Refused { client_msg_id: Some(id.into_owned()), error: frame.error });
+            let client_msg_id = Some(id.into_owned());
+            self.parts.queue.push(Event::Refused { client_msg_id, answers, error: frame.error });
         }
         None
     }
@@ -472,15 +473,18 @@ impl Session {
     fn refused_without_id(
         &mut self,
         connection: &mut Connection,
+        answers: Option<String>,
         detail: Detail,
         error: Error,
     ) -> Option<End> {
         if matches!(error, Error::Unauthorized(_)) {
             return Some(End::Final(error));
         }
-        match self.state.greeting.take() {
+        // Of a server that does not say what it answers, a hello that waits gets the blame.
+        let greets = answers.as_deref().is_none_or(|answers| answers == "hello");
+        match self.state.greeting.take_if(|_| greets) {
             None => {
-                self.parts.queue.push(Event::Refused { client_msg_id: None, error: detail });
+                self.parts.queue.push(Event::Refused { client_msg_id: None, answers, error: detail });
                 None
             }
             Some(greeting) if greeting.replies.is_empty() => Some(if error.ends_greeting() {

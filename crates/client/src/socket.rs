@@ -18,11 +18,12 @@ use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use crate::error::Error;
 use crate::options::{Tuning, join};
 use crate::secret::Secret;
+use crate::trust::Trust;
 
 pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -41,6 +42,7 @@ pub(crate) struct Dialer {
     instance_id: String,
     timeout: Duration,
     config: WebSocketConfig,
+    trust: Trust,
 }
 
 /// Why a socket could not be opened, and how long the server asks to wait.
@@ -57,7 +59,13 @@ impl From<Error> for DialError {
 }
 
 impl Dialer {
-    pub(crate) fn new(base: &Url, token: Secret, instance_id: String, tuning: &Tuning) -> Self {
+    pub(crate) fn new(
+        base: &Url,
+        token: Secret,
+        instance_id: String,
+        tuning: &Tuning,
+        trust: &Trust,
+    ) -> Self {
         // "https" becomes "wss" and "http" becomes "ws": the base address was checked to be one of them.
         let url = join(base, "/v1/bus").replacen("http", "ws", 1);
         let config = WebSocketConfig::default()
@@ -65,12 +73,13 @@ impl Dialer {
             .write_buffer_size(64 * 1024)
             .max_message_size(Some(tuning.frame_bytes_max))
             .max_frame_size(Some(tuning.frame_bytes_max));
-        Self { url, token, instance_id, timeout: tuning.connect_timeout, config }
+        Self { url, token, instance_id, timeout: tuning.connect_timeout, config, trust: trust.clone() }
     }
 
     pub(crate) async fn dial(&self) -> Result<Socket, DialError> {
         // Boxed: the handshake's future is large, and callers hold ours inside theirs.
-        let connecting = Box::pin(connect_async_with_config(self.request()?, Some(self.config), true));
+        let (request, tls) = (self.request()?, self.trust.connector());
+        let connecting = Box::pin(connect_async_tls_with_config(request, Some(self.config), true, tls));
         match tokio::time::timeout(self.timeout, connecting).await {
             Err(_) => Err(Error::Unreachable("no answer in time".into()).into()),
             Ok(Err(error)) => Err(refusal(error)),

@@ -54,6 +54,8 @@ pub const MISSED_PONGS_MAX: u32 = 2;
 pub const PRESENCE_GRACE_MS: WallMs = 30 * SECOND_MS;
 /// How long an announced name can be written to.
 pub const ANNOUNCED_MS: WallMs = DAY_MS;
+/// Longest cursor of a long poll, in characters: it travels in the request's head, which has 64 KiB.
+pub const POLL_CURSOR_CHARS_MAX: usize = 60_000;
 /// Longest wait of one long poll.
 pub const POLL_WAIT_MS_MAX: u64 = 60_000;
 /// Default deadline of a question.

@@ -45,7 +45,8 @@ pub enum Recipient {
     Everyone,
     /// One agent, bound to one instance inside the transaction (contract section 4): the named instance; for a reply the
     /// instance of the replied message; else the single other instance that announced the agent in this vault within
-    /// [`crate::limits::ANNOUNCED_MS`] (if no other did, the sender's own, when it announced it).
+    /// [`crate::limits::ANNOUNCED_MS`] (if no other did, the sender's own, when it announced it). In a swarm one can only
+    /// answer who spoke: `agent` is the handle of the replied message's sender, and the instance and agent are that sender's.
     Agent {
         /// The agent.
         agent: String,
@@ -70,7 +71,7 @@ pub struct Append {
     pub stream: StreamRef,
     /// What it is.
     pub kind: EventKind,
-    /// The sending instance.
+    /// The sending instance; one that was revoked, or never was, is [`Refusal::NotYours`].
     pub from_instance: InstanceNo,
     /// The sending agent.
     pub from_agent: String,
@@ -239,9 +240,10 @@ pub enum Write {
         /// The frame for the offerer.
         frame: String,
     },
-    /// → [`Outcome::Instance`].
+    /// → [`Outcome::Instance`], [`Refusal::Full`], or [`Refusal::NameTaken`] when its id or bearer is known.
     CreateInstance(NewInstance),
-    /// Ends an instance and all its credentials. → [`Outcome::Done`] or [`Refusal::NotFound`].
+    /// Ends an instance and all its credentials, and closes its agents. → [`Outcome::Done`], [`Refusal::NotFound`], or
+    /// [`Refusal::NotYours`] for the hub's own.
     RevokeInstance {
         /// Public id.
         instance_id: String,
@@ -264,7 +266,7 @@ pub enum Write {
         /// End of the lease's grace.
         grace_until_ms: WallMs,
     },
-    /// A device asks to enroll. → [`Outcome::Done`] or [`Refusal::Full`].
+    /// A device asks to enroll. → [`Outcome::Done`], [`Refusal::Full`], or [`Refusal::NameTaken`] when a waiting one has the code.
     DeviceStart {
         /// Hash of the secret device code.
         device_hash: [u8; 32],
@@ -331,7 +333,7 @@ pub enum Write {
     CloseSwarm {
         /// Public id.
         swarm: String,
-        /// When its messages go.
+        /// When all of its messages go, whatever they say themselves.
         expires_at_ms: WallMs,
     },
     /// → [`Outcome::Task`] or a task [`Refusal`].

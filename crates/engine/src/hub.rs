@@ -172,18 +172,11 @@ impl Hub {
         let _turn = self.reading.lock().await; // as above
         let swarms = self.store().swarms().await?;
         let mut table = SwarmTable::default();
-        for instance in self.store().instances().await? {
-            if table.handles.contains_key(&instance.owner) {
-                continue;
-            }
-            let memberships = self.store().memberships(instance.owner).await?;
-            let handles = memberships.into_iter().map(|(swarm, handle)| (swarm, handle.handle)).collect();
-            table.handles.insert(instance.owner, handles);
+        for (swarm, row) in self.store().memberships().await? {
+            table.handles.entry(row.person).or_default().insert(swarm, row.handle);
         }
         for swarm in swarms {
-            if let Some(info) = self.store().stream_by_id(swarm.stream).await? {
-                self.streams.learn(&info);
-            }
+            self.stream(swarm.stream).await?; // learnt, if it is new
             table.swarms.insert(swarm.swarm.clone(), swarm);
         }
         *self.swarms.write() = table;

@@ -43,6 +43,17 @@ impl VaultAgents {
 
 type Known = HashMap<VaultId, VaultAgents>;
 
+/// A page of what changed in a vault.
+#[derive(Debug)]
+pub struct Changes {
+    /// The agents as they are now.
+    pub rows: Vec<AgentRow>,
+    /// The version that the reader has seen with this page.
+    pub version: u64,
+    /// Whether there is another page.
+    pub more: bool,
+}
+
 /// The room.
 #[derive(Debug, Default)]
 pub struct Room {
@@ -81,12 +92,32 @@ impl Room {
         known.get(&vault)?.rows.get(&(instance, agent.to_owned())).cloned()
     }
 
-    /// What changed in `vault` after `version` among instances other than `except`, and the version it stands at now.
-    pub fn changes(&self, vault: VaultId, version: u64, except: InstanceNo) -> (Vec<AgentRow>, u64) {
+    /// The instances that have announced an agent of this name in `vault`.
+    pub fn instances_of(&self, vault: VaultId, agent: &str) -> Vec<InstanceNo> {
         let known = self.known.read();
-        let Some(agents) = known.get(&vault) else { return (Vec::new(), version) };
-        let changed = agents.order.range(version + 1..).filter_map(|(_, key)| agents.rows.get(key));
-        (changed.filter(|row| row.instance != except).cloned().collect(), agents.version())
+        let agents = known.get(&vault).into_iter().flat_map(|agents| agents.rows.keys());
+        agents.filter(|(_, name)| name == agent).map(|(instance, _)| *instance).collect()
+    }
+
+    /// What changed in `vault` after `version` among instances other than `except`: the oldest `limit` of it.
+    pub fn changes(&self, vault: VaultId, version: u64, except: InstanceNo, limit: usize) -> Changes {
+        let known = self.known.read();
+        let Some(agents) = known.get(&vault) else {
+            return Changes { rows: Vec::new(), version, more: false };
+        };
+        let mut changes = Changes { rows: Vec::new(), version: agents.version(), more: false };
+        for (version, key) in agents.order.range(version + 1..).filter(|(_, key)| key.0 != except) {
+            if changes.rows.len() == limit {
+                changes.more = true;
+                break;
+            }
+            changes.rows.extend(agents.rows.get(key).cloned());
+            changes.version = *version;
+        }
+        if !changes.more {
+            changes.version = agents.version();
+        }
+        changes
     }
 
     /// Presence in `vault` changed.

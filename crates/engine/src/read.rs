@@ -4,5 +4,7 @@
 pub mod agents;
 pub mod events;
 pub mod history;
+pub mod message;
 pub mod poll;
 pub mod search;
+pub mod streams;

@@ -1,5 +1,6 @@
 //! Refusals as a caller sees them: one place that gives each its code, field, reason, page (`docs/errors`) and sentence.
 
+use switchboard_core::limits::POLL_CURSOR_CHARS_MAX;
 use switchboard_core::port::store::StoreError;
 use switchboard_core::rights::Right;
 use switchboard_core::write::Refusal;
@@ -77,6 +78,18 @@ pub fn sealed_mismatch(vault_is_sealed: bool) -> Detail {
         let message = "This vault is not sealed: send `body` in the clear.";
         Detail::new(Code::InvalidState, message).reason("not_sealed").field("sealed").sb("SB0113")
     }
+}
+
+/// More channels are followed than the cursor of a long poll can carry.
+#[must_use]
+pub fn cursor_too_long(channels: usize, chars: usize) -> Detail {
+    let message = format!(
+        "A poll's cursor cannot carry the positions of {channels} channels; follow them on the socket (GET /v1/bus), or \
+         read each on its own (GET /v1/bus/channels/{{channel}}/events, GET /v1/messages)."
+    );
+    let detail =
+        Detail::new(Code::InvalidState, message).field("cursor").reason("limit_exceeded").sb("SB0128");
+    detail.limit(POLL_CURSOR_CHARS_MAX as u64).used(chars as u64)
 }
 
 /// What the transaction refused.

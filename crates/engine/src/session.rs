@@ -101,6 +101,21 @@ pub struct Settled {
     result: Result<Vec<Outcome>, StoreError>,
 }
 
+/// Which frame a refusal answers.
+#[derive(Debug, Default)]
+struct Refused {
+    /// Its `client_msg_id`, if it has one.
+    id: Option<String>,
+    /// Its type.
+    answers: Option<&'static str>,
+}
+
+impl Refused {
+    fn frame(tag: &'static str) -> Self {
+        Self { id: None, answers: Some(tag) }
+    }
+}
+
 /// One client's conversation.
 #[derive(Debug)]
 pub struct Session {
@@ -165,17 +180,20 @@ impl Session {
         let frame = match parse(text, &Limits::FRAME) {
             Ok(frame) => frame,
             Err(refused) => {
-                self.refuse("bus.frame", refused.client_msg_id, refusal::unreadable(refused.error), out);
+                let what = Refused { id: refused.client_msg_id, answers: refused.answers };
+                self.refuse("bus.frame", what, refusal::unreadable(refused.error), out);
                 return Ok(());
             }
         };
         match frame {
-            ClientFrame::Hello(hello) => return self.hello(hello, out).await,
+            // Rare and large: every session would carry its room otherwise.
+            ClientFrame::Hello(hello) => return Box::pin(self.hello(hello, out)).await,
             ClientFrame::Ping(ping) => self.ping(ping, out),
             ClientFrame::Pong(_) | ClientFrame::Unknown(_) => {}
-            _ if !self.greeted => {
+            frame if !self.greeted => {
+                let what = Refused { id: None, answers: frame.tag() };
                 let error = refusal::bad_field("t", "Send hello first.").reason("hello_first");
-                self.refuse("bus.frame", None, error, out);
+                self.refuse("bus.frame", what, error, out);
             }
             frame => self.command(frame, out),
         }
@@ -199,13 +217,13 @@ impl Session {
 
     fn command(&mut self, frame: ClientFrame<'_>, out: &mut Outbox) {
         let verb = verb(&frame);
-        let id = client_msg_id(&frame);
+        let what = Refused { id: client_msg_id(&frame), answers: frame.tag() };
         match self.build(frame) {
             Ok(steps) => steps.into_iter().for_each(|(write, ack)| {
                 self.batch.push(write);
                 self.acks.push(ack);
             }),
-            Err(error) => self.refuse(verb, id, error, out),
+            Err(error) => self.refuse(verb, what, error, out),
         }
     }
 
@@ -228,11 +246,24 @@ impl Session {
             }
             ClientFrame::Presence(presence) => self.presence(&presence),
             ClientFrame::HandoffOffer(offer) => {
-                one(submit::handoff::offer(hub, speaker, offer)?, Ack::Handoff)
+                let to = offer.to.to_string();
+                let write = submit::handoff::offer(hub, speaker, offer)?;
+                let concerns = match &write {
+                    Write::HandoffOffer { vault, .. } => Some((*vault, to)),
+                    _ => None,
+                };
+                one(write, Ack::Handoff { tag: "handoff.offer", concerns })
             }
-            ClientFrame::HandoffAck(ack) => one(submit::handoff::accept(speaker, ack)?, Ack::Handoff),
+            ClientFrame::HandoffAck(ack) => {
+                let concerns = self.notices.offerer(&ack.handoff_id);
+                one(submit::handoff::accept(speaker, ack)?, Ack::Handoff { tag: "handoff.ack", concerns })
+            }
             ClientFrame::HandoffReject(reject) => {
-                one(submit::handoff::reject(speaker, reject)?, Ack::Handoff)
+                let concerns = self.notices.offerer(&reject.handoff_id);
+                one(
+                    submit::handoff::reject(speaker, reject)?,
+                    Ack::Handoff { tag: "handoff.reject", concerns },
+                )
             }
             ClientFrame::Ack(ack) if !self.follower.follows(&ack.channel) => {
                 Err(refusal::not_found("channel", "This connection does not follow this channel."))
@@ -241,10 +272,10 @@ impl Session {
         }
     }
 
-    fn refuse(&self, verb: &'static str, id: Option<String>, error: Detail, out: &mut Outbox) {
+    fn refuse(&self, verb: &'static str, what: Refused, error: Detail, out: &mut Outbox) {
         self.hub.refused(verb, &self.who.instance_id, &error);
-        let client_msg_id = id.map(Into::into);
-        out.push_frame(&ServerFrame::Error(ErrorFrame { client_msg_id, error }));
+        let (client_msg_id, answers) = (what.id.map(Into::into), what.answers.map(Into::into));
+        out.push_frame(&ServerFrame::Error(ErrorFrame { client_msg_id, answers, error }));
     }
 
     /// Hands what has gathered to the store as one batch.
@@ -276,8 +307,11 @@ impl Session {
         if std::mem::take(&mut self.due.credential) {
             self.check_credential().await?;
         }
-        if std::mem::take(&mut self.due.presence) {
+        if self.due.presence {
             self.tell_presence(out);
+            if self.due.presence && self.follower.is_replaying() {
+                return Ok(true); // the present state comes before the replay
+            }
         }
         if std::mem::take(&mut self.due.notices) {
             match self.tell_notices(out).await {
@@ -292,7 +326,7 @@ impl Session {
         if !self.pongs.is_empty() {
             self.pong(out);
         }
-        Ok(self.follower.has_more())
+        Ok(self.due.presence || self.follower.has_more())
     }
 
     /// Tells cursors that moved without a delivery; called about once a second.

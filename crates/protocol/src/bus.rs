@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frame::server::ServerFrame;
 use crate::limits::{BUS_EVENTS_PAGE_MAX, BUS_LEASE_MS_MAX};
+use crate::message::{Network, NetworkKind};
 use crate::text::{Channel, Invalid, validate_hex, validate_id, validate_schema, validate_vault_id};
 use crate::time::UtcTime;
 
@@ -17,6 +18,56 @@ pub const BUS_LEASE_REQUEST_SCHEMA: &str = "leanctx.hive.bus-lease-request/v1";
 pub const BUS_LEASE_RENEW_REQUEST_SCHEMA: &str = "leanctx.hive.bus-lease-renew-request/v1";
 /// `schema` of a [`BusLease`].
 pub const BUS_LEASE_SCHEMA: &str = "leanctx.hive.bus-lease/v1";
+
+/// `schema` of a [`StreamList`] (extension).
+pub const STREAM_LIST_SCHEMA: &str = "switchboard.stream-list/v1";
+
+/// Answer of `GET /v1/streams?after=` (extension): one page of the channels and swarms that the caller may read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamList {
+    /// [`STREAM_LIST_SCHEMA`].
+    pub schema: String,
+    /// The log the positions belong to.
+    pub epoch: String,
+    /// At most 500, those made first before the others.
+    pub streams: Vec<StreamItem>,
+    /// Pass as `after` for the next page; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<String>,
+}
+
+/// A channel or swarm, and how far it goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamItem {
+    /// As cursors name it: `org:<org>/vault:<vault_id>/<name>`, or `swarm:<id>`.
+    pub id: String,
+    /// `org` or `swarm`.
+    pub network: NetworkKind,
+    /// The channel's name in its vault, or the swarm's title.
+    pub name: String,
+    /// The channel's vault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vault_id: Option<String>,
+    /// Name of the channel's vault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vault: Option<String>,
+    /// The last `seq`; 0 when there is none yet.
+    pub head: u64,
+    /// The first `seq` that is still there, `head + 1` when none is.
+    pub first_available: u64,
+}
+
+impl StreamItem {
+    /// The stream as [`Network`], to read it with `GET /v1/messages`.
+    pub fn network(&self) -> Network<'_> {
+        match self.network {
+            NetworkKind::Org => Network::Org { channel: self.id.as_str().into() },
+            NetworkKind::Swarm => {
+                Network::Swarm { swarm_id: self.id.strip_prefix("swarm:").unwrap_or(&self.id).into() }
+            }
+        }
+    }
+}
 
 /// Answer of `GET /v1/bus/poll?cursor=&wait_ms=`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -41,6 +41,8 @@ pub const SEALED_SCHEMA_CHARS_MAX: usize = 128;
 
 /// Events of one catch-up page.
 pub const BUS_EVENTS_PAGE_MAX: usize = 500;
+/// Streams in one page of `GET /v1/streams` (extension).
+pub const STREAMS_PAGE_MAX: usize = 500;
 /// Longest bus lease.
 pub const BUS_LEASE_MS_MAX: u64 = 15 * 60 * 1000;
 

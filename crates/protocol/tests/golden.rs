@@ -348,7 +348,7 @@ fn answers() -> Vec<(&'static str, ServerFrame<'static>)> {
         ("published", ServerFrame::Published(published)),
         ("message.stored", ServerFrame::MessageStored(stored)),
         ("message.status", ServerFrame::MessageStatus(status)),
-        ("error", ServerFrame::Error(ErrorFrame { client_msg_id: Some("m-1".into()), error })),
+        ("error", ServerFrame::Error(ErrorFrame { client_msg_id: Some("m-1".into()), answers: None, error })),
     ]
 }
 

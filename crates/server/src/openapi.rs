@@ -35,6 +35,8 @@ pub fn router(doors: &Doors) -> OpenApiRouter {
         .routes(routes!(bus::socket::open))
         .routes(routes!(bus::read::poll_bus))
         .routes(routes!(bus::read::messages, bus::send::message))
+        .routes(routes!(bus::read::one_message))
+        .routes(routes!(bus::read::stream_list))
         .routes(routes!(bus::read::search))
         .routes(routes!(bus::read::agent_list))
         .routes(routes!(bus::read::handle))

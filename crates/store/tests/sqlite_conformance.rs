@@ -7,13 +7,27 @@ use switchboard_core::port::store::Store;
 use switchboard_store::conformance::Backend;
 use switchboard_store::sqlite::{Options, SqliteStore};
 
+/// A directory in memory if there is one with room: thousands of commits are made here, and surviving a power cut is not
+/// what they are about.
+fn scratch() -> tempfile::TempDir {
+    const ROOM_BYTES: u64 = 1 << 30;
+    let memory = std::path::Path::new("/dev/shm");
+    #[cfg(unix)]
+    if rustix::fs::statvfs(memory).is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) > ROOM_BYTES)
+        && let Ok(dir) = tempfile::tempdir_in(memory)
+    {
+        return dir;
+    }
+    tempfile::tempdir().expect("a directory")
+}
+
 struct SqliteFile {
     dir: tempfile::TempDir,
 }
 
 impl SqliteFile {
     fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("a directory") }
+        Self { dir: scratch() }
     }
 
     fn open(&self) -> Arc<dyn Store> {

@@ -265,6 +265,26 @@ async fn a_missing_or_damaged_index_is_made_again() {
 }
 
 #[tokio::test]
+async fn retention_reaches_the_index() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), options()).await;
+    let me = sender(&store).await;
+    commit(&store, (0..20).map(|_| Write::Append(finding(me))).collect()).await.expect("stored");
+    assert_eq!(found(&store, "hello").await, 20);
+    let later = START_MS + 40 * 86_400_000;
+    store.commit(Batch { at_ms: later, writes: vec![Write::Sweep { limit: 15 }] }).await.expect("swept");
+    // Indexed behind the sweep in the log: once it is found, the sweep was seen.
+    let fresh =
+        Append { expires_at_ms: later * 2, data: Bytes::from_static(br#""text":"fresh""#), ..finding(me) };
+    store.commit(Batch { at_ms: later, writes: vec![Write::Append(fresh)] }).await.expect("stored");
+    assert_eq!(found(&store, "fresh").await, 1);
+    drop(store);
+    let index = Connection::open(dir.path().join("search.db")).expect("it opens");
+    let rows: i64 = index.query_row("SELECT count(*) FROM fts", [], |row| row.get(0)).expect("it counts");
+    assert_eq!(rows, 6);
+}
+
+#[tokio::test]
 async fn a_backup_opens_as_a_store() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path(), options()).await;

@@ -135,6 +135,14 @@ impl Socket {
         self.drain().await.into_iter().filter(|frame| frame["t"] == t).collect()
     }
 
+    /// Sends frames and the farewell as one write, so that the other side finds all of it at once.
+    pub async fn send_and_close(mut self, frames: &[Value]) {
+        for frame in frames {
+            self.stream.feed(Message::text(frame.to_string())).await.expect("the socket takes it");
+        }
+        self.stream.close(None).await.expect("the socket takes it");
+    }
+
     /// Closes in order.
     pub async fn close(mut self) {
         // The other side may be gone already, which is as good.

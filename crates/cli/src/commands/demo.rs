@@ -9,7 +9,7 @@ use crate::signals::Signals;
 use crate::terminal::{self, Output, line};
 use serde::Serialize;
 use std::time::Duration;
-use switchboard_client::{Client, Event, Options, Secret, message_id};
+use switchboard_client::{Client, Event, Options, Secret, Trust, message_id};
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::random::{self, SystemEntropy};
 use switchboard_core::rights::Rights;
@@ -184,7 +184,7 @@ async fn read_receipt(sender: &Agent, gid: &str) -> Result<String, Failure> {
 }
 
 async fn account(embedded: &Embedded, stage: &mut Stage) -> Result<(Ledgers, Verified), Failure> {
-    let api = Api::open(&embedded.local_url, embedded.token.clone(), true, TIME_MAX)?;
+    let api = Api::open(&embedded.local_url, embedded.token.clone(), true, TIME_MAX, &Trust::default())?;
     let ledger: Ledgers = api.get("/admin/v1/ledger").await?;
     let bus = &ledger.bus;
     stage.say(

@@ -25,15 +25,15 @@ pub async fn run(global: &Global, output: Output, command: &Log) -> Result<(), F
 }
 
 /// Entries of the log.
-pub struct Entries {
+struct Entries {
     /// Oldest first.
-    pub entries: Vec<LogEntry>,
+    entries: Vec<LogEntry>,
     /// Whether they begin with the first entry there is.
-    pub is_whole: bool,
+    is_whole: bool,
 }
 
 /// The entries of the newest `records` records.
-pub async fn newest(api: &Api, records: u64) -> Result<Entries, Failure> {
+async fn newest(api: &Api, records: u64) -> Result<Entries, Failure> {
     let after = last_record(api).await?.saturating_sub(records);
     let mut entries = Vec::new();
     let mut reader = Reader::after(after);

@@ -12,6 +12,7 @@ pub async fn run(api: &Api, mcp: Mcp) -> Result<(), Failure> {
             "give it a bearer of its own: `switchboard token create --label NAME`, then set SWITCHBOARD_TOKEN",
         ));
     }
-    let options = Options { agent: mcp.agent, ..Options::new(&api.url, api.token.clone()) };
+    let options =
+        Options { agent: mcp.agent, trust: api.trust.clone(), ..Options::new(&api.url, api.token.clone()) };
     api.failing(bridge(options, tokio::io::stdin(), tokio::io::stdout()).await)
 }

@@ -130,6 +130,7 @@ impl Outgoing<'_> {
         let message = self.message(network, &from, &text, deadline);
         message.validate().map_err(|invalid| Failure::from(switchboard_client::Error::Invalid(invalid)))?;
         let mut options = Options::new(&api.url, api.token.clone());
+        options.trust = api.trust.clone();
         options.instance_id = Some(who.instance_id.clone());
         options.agents = vec![HelloAgent {
             agent_id: from.clone().into(),

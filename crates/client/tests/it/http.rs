@@ -80,7 +80,14 @@ async fn polls_and_pages_are_asked_and_read() {
     let (http, server) = answer_once("200 OK", "", &body).await;
     let poll = soon(http.poll("c 1", Duration::from_millis(1500))).await.unwrap();
     assert_eq!((poll.cursor.as_str(), poll.frames.len()), ("c_3", 1));
-    assert!(soon(server).await.unwrap().0.starts_with("GET /v1/bus/poll?cursor=c+1&wait_ms=1500 "));
+    assert!(soon(server).await.unwrap().0.starts_with("GET /v1/bus/poll?wait_ms=1500&cursor=c+1 "));
+
+    let (http, server) = answer_once("200 OK", "", &body).await;
+    soon(http.poll("", Duration::ZERO)).await.unwrap();
+    assert!(
+        soon(server).await.unwrap().0.starts_with("GET /v1/bus/poll?wait_ms=0 "),
+        "the first has no cursor"
+    );
 
     let body = json!({"schema": "leanctx.hive.bus-events/v1", "channel": CHANNEL, "events": [deliver], "next_after_seq": 3}).to_string();
     let (http, server) = answer_once("200 OK", "", &body).await;
@@ -105,12 +112,27 @@ async fn history_is_listed_by_network_and_checked() {
         network: Network::Swarm { swarm_id: "s".into() },
         thread_id: Some("g_1"),
         after_gid: None,
+        after_seq: None,
         limit: Some(20),
     };
     let (http, server) = answer_once("200 OK", "", &list(&delivery)).await;
     assert_eq!(soon(http.messages(&query)).await.unwrap().next.as_deref(), Some("g_1"));
     let asked = "GET /v1/messages?network=swarm&swarm_id=s&thread_id=g_1&limit=20 ";
     assert!(soon(server).await.unwrap().0.starts_with(asked));
+
+    let (http, server) = answer_once("200 OK", "", &list(&delivery)).await;
+    assert_eq!(soon(http.message("g_1")).await.unwrap().gid, "g_1");
+    assert!(soon(server).await.unwrap().0.starts_with("GET /v1/messages/g_1 "));
+    let (http, _server) = answer_once("200 OK", "", &list(&delivery)).await;
+    assert!(matches!(soon(http.message("g_2")).await, Err(Error::Protocol(_))), "not the one asked for");
+
+    let stream =
+        json!({"id": "swarm:s", "network": "swarm", "name": "Retries", "head": 7, "first_available": 3});
+    let body = json!({"schema": "switchboard.stream-list/v1", "epoch": "ep", "streams": [stream], "next_after": "n"});
+    let (http, server) = answer_once("200 OK", "", &body.to_string()).await;
+    let listed = soon(http.streams(Some("m"))).await.unwrap();
+    assert_eq!((listed.streams[0].network(), listed.streams[0].head), (query.network.clone(), 7));
+    assert!(soon(server).await.unwrap().0.starts_with("GET /v1/streams?after=m "));
 
     delivery["trust"] = "team".into();
     let (http, _server) = answer_once("200 OK", "", &list(&delivery)).await;

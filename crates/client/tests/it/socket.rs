@@ -117,7 +117,7 @@ async fn refusals_nobody_waits_for_are_events() {
     conn.send(&error(None, "forbidden_right", "held")).await;
     let Event::Refused { client_msg_id, .. } = next(&client).await else { panic!() };
     assert_eq!(client_msg_id.as_deref(), Some("m-9"));
-    let Event::Refused { client_msg_id: None, error } = next(&client).await else { panic!() };
+    let Event::Refused { client_msg_id: None, answers: None, error } = next(&client).await else { panic!() };
     assert_eq!(error.reason.as_deref(), Some("held"));
 }
 
@@ -230,6 +230,25 @@ async fn agents_can_be_announced_anew() {
     conn.drop_dead();
     let (_conn, hello) = hub.welcome().await;
     assert_eq!(hello["agents"][0]["agent_id"], "eve");
+}
+
+#[tokio::test]
+async fn a_refused_receipt_is_not_taken_for_a_refused_hello() {
+    let hub = Hub::start().await;
+    let (client, mut conn) = hub.connected().await;
+    let receipt = Receipt { gid: "g".into(), by: "ada".into(), state: ReceiptState::Read };
+    client.receipt(&receipt).await.unwrap();
+    let (accepted, ()) = tokio::join!(client.hello(vec![agent("eve")]), async {
+        assert_eq!(conn.receive().await["t"], "message.receipt");
+        assert_eq!(conn.receive().await["t"], "hello");
+        let mut refused = error(None, "not_found", "gone");
+        refused["answers"] = json!("message.receipt");
+        conn.send(&refused).await;
+        conn.answer_ping().await;
+    });
+    assert!(accepted.is_ok(), "{accepted:?}");
+    let Event::Refused { answers, error, .. } = next(&client).await else { panic!() };
+    assert_eq!((answers.as_deref(), error.reason.as_deref()), (Some("message.receipt"), Some("gone")));
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@
 //! 4. **Gap-free.** Sequences of a stream are assigned inside the commit from a counter row, from 1, without gaps, never
 //!    derived from surviving rows, never reused within one epoch.
 //! 5. **Once.** Deduplication happens inside the same transaction and outlives the deduplicated message.
-//! 6. **Chained.** Each commit adds one [`Record`] to the log that covers every admitted write in it.
+//! 6. **Chained.** Each commit adds one [`Record`] to the log that covers every admitted write in it that changed more than
+//!    a time stamp. A batch in which nothing changed (repeats, refusals) is no commit and adds none.
 //! 7. **Reads** see every commit that was answered before the read began, never a part of one, and never write.
 //! 8. **Several writers.** Nothing but the transaction decides: two nodes may commit to the same streams at a time.
 //!
@@ -393,7 +394,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Fut<'_, Vec<NoticeRow>>;
     /// Receipts of these messages.
     fn receipts(&self, events: Vec<EventId>) -> Fut<'_, Vec<ReceiptRow>>;
-    /// Messages that the agent has been handed and has not read, newest last.
+    /// Messages that the agent has been handed and has not read, oldest first.
     fn unread(&self, instance: InstanceNo, agent: String, limit: usize) -> Fut<'_, Vec<EventId>>;
     /// How far the agent's inbox is in each stream.
     fn inbox(&self, instance: InstanceNo, agent: String) -> Fut<'_, Vec<(StreamId, u64)>>;
@@ -403,8 +404,8 @@ pub trait Store: Send + Sync + 'static {
     fn tasks(&self, vault: VaultId) -> Fut<'_, Vec<TaskRow>>;
     /// Swarms, newest last.
     fn swarms(&self) -> Fut<'_, Vec<SwarmRow>>;
-    /// The handles of a person by swarm.
-    fn memberships(&self, person: PersonNo) -> Fut<'_, Vec<(String, HandleRow)>>;
+    /// Everybody's handles: swarm and handle, by person, then by swarm; one of each person in each swarm. As of one moment.
+    fn memberships(&self) -> Fut<'_, Vec<(String, HandleRow)>>;
     /// A handle.
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>>;
     /// Earliest deadline of an open question, if there is one.

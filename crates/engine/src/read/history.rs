@@ -29,6 +29,8 @@ pub struct Query<'a> {
     pub thread_id: Option<&'a str>,
     /// Only what stands behind this message.
     pub after_gid: Option<&'a str>,
+    /// Only what stands behind this position; not with `after_gid`.
+    pub after_seq: Option<u64>,
     /// At most so many; bounded by [`HISTORY_PAGE_MAX`].
     pub limit: usize,
 }
@@ -46,6 +48,9 @@ pub struct Page {
 /// Reads a page.
 pub async fn page(hub: &Hub, who: &Principal, query: &Query<'_>) -> Result<Page, Detail> {
     permit(who, crate::govern::Act::UseBus)?;
+    if query.after_gid.is_some() && query.after_seq.is_some() {
+        return Err(refusal::bad_field("after_seq", "Name after_gid or after_seq, not both."));
+    }
     let owner = owner(hub, who, &query.network)?;
     let stream = hub.find_stream(&owner).await.map_err(|error| refusal::store(&error))?;
     let Some(stream) = stream else { return Ok(Page::default()) };
@@ -54,7 +59,8 @@ pub async fn page(hub: &Hub, who: &Principal, query: &Query<'_>) -> Result<Page,
         Some(id) if id.stream == stream.id => Ok(id),
         _ => Err(unknown(field)),
     };
-    let after = query.after_gid.map(|gid| position("after_gid", gid)).transpose()?.map_or(0, |id| id.seq);
+    let after = query.after_gid.map(|gid| position("after_gid", gid)).transpose()?;
+    let after = after.map_or(query.after_seq.unwrap_or(0), |id| id.seq);
     let thread = query.thread_id.map(|gid| position("thread_id", gid)).transpose()?;
     let limit = query.limit.clamp(1, HISTORY_PAGE_MAX);
     let viewer = Viewer::instance(who);

@@ -1,6 +1,6 @@
 //! Answers to what a client sent, once it is settled.
 
-use super::{Session, Settled};
+use super::{Refused, Session, Settled};
 use crate::follow::Outbox;
 use crate::frame::{put_number, utc};
 use crate::refusal;
@@ -33,8 +33,13 @@ pub enum Ack {
     Receipt(EventId),
     /// Nothing, but others are told.
     Presence(VaultId),
-    /// Nothing, but others are told.
-    Handoff,
+    /// Nothing, but whom it concerns is told.
+    Handoff {
+        /// Type of the frame.
+        tag: &'static str,
+        /// The agent it is for; `None` when this session does not know who that is.
+        concerns: Option<(VaultId, String)>,
+    },
     /// Nothing.
     Nothing,
 }
@@ -56,8 +61,19 @@ impl Ack {
             Self::Publish { .. } => "bus.publish",
             Self::Receipt(_) => "bus.receipt",
             Self::Presence(_) => "presence.announce",
-            Self::Handoff => "handoff",
+            Self::Handoff { .. } => "handoff",
             Self::Nothing => "bus.notices",
+        }
+    }
+
+    fn tag(&self) -> Option<&'static str> {
+        match self {
+            Self::Message { .. } => Some("message"),
+            Self::Publish { .. } => Some("publish"),
+            Self::Receipt(_) => Some("message.receipt"),
+            Self::Presence(_) => Some("presence"),
+            Self::Handoff { tag, .. } => Some(tag),
+            Self::Nothing => None,
         }
     }
 
@@ -92,7 +108,7 @@ pub(super) fn settle(session: &mut Session, settled: Settled, out: &mut Outbox) 
             }
             (Ack::Receipt(event), Outcome::Receipt { advanced: true }) => receipts.push(event),
             (Ack::Presence(vault), Outcome::Announced { changed: true }) => rings.push(Topic::Vault(vault)),
-            (Ack::Handoff, _) => session.hub.sessions.each(None, crate::stream::Waker::ring_notices),
+            (Ack::Handoff { concerns, .. }, _) => wake_concerned(session, concerns, &mut rings),
             _ => {}
         }
     }
@@ -108,9 +124,22 @@ fn tell_senders(session: &Session, receipts: Vec<EventId>) {
     }
 }
 
+/// Wakes the instances that run the agent which a handoff concerns. One that announces it only now looks at what waits for
+/// it with its `hello`.
+fn wake_concerned(session: &Session, concerns: Option<(VaultId, String)>, rings: &mut Vec<Topic>) {
+    match concerns {
+        Some((vault, agent)) => {
+            let instances = session.hub.presence.instances_of(vault, &agent);
+            rings.extend(instances.into_iter().map(Topic::Instance));
+        }
+        // The offer was not told on this connection: it may be anybody's.
+        None => session.hub.sessions.each(None, crate::stream::Waker::ring_notices),
+    }
+}
+
 fn refuse(session: &Session, ack: Ack, detail: Detail, out: &mut Outbox) {
-    let verb = ack.verb();
-    session.refuse(verb, ack.id(), detail, out);
+    let (verb, answers) = (ack.verb(), ack.tag());
+    session.refuse(verb, Refused { id: ack.id(), answers }, detail, out);
 }
 
 /// `message.stored`.

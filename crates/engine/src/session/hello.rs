@@ -1,6 +1,6 @@
 //! `hello`: who speaks here and from where it reads (contract section 3).
 
-use super::{Close, Session};
+use super::{Close, Refused, Session};
 use crate::follow::{Outbox, Start};
 use crate::frame::utc;
 use crate::govern::Act;
@@ -14,6 +14,7 @@ use crate::viewer::Agents;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::limits::SOCKET_BURST_BYTES_MAX;
 use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::{AgentRow, StreamOwner};
 use switchboard_core::rights::Right;
@@ -22,6 +23,12 @@ use switchboard_protocol::Detail;
 use switchboard_protocol::frame::PresenceState;
 use switchboard_protocol::frame::client::{Hello, Presence as PresenceFrame};
 use switchboard_protocol::frame::server::{ErrorFrame, PresenceUpdate, ServerFrame};
+
+/// Agents told at once; the room is locked meanwhile.
+const PRESENCE_PAGE: usize = 32;
+/// Presence takes so much of a burst and leaves the rest to deliveries, so that agents which come and go without end do
+/// not hold messages up.
+const PRESENCE_BURST_BYTES: usize = SOCKET_BURST_BYTES_MAX / 2;
 
 impl Session {
     pub(super) async fn hello(&mut self, hello: Hello<'_>, out: &mut Outbox) -> Result<(), Close> {
@@ -37,7 +44,7 @@ impl Session {
         let agents = match self.check(&hello) {
             Ok(agents) => agents,
             Err(error) => {
-                self.refuse("bus.hello", None, error, out);
+                self.refuse("bus.hello", Refused::frame("hello"), error, out);
                 return Ok(());
             }
         };
@@ -46,7 +53,7 @@ impl Session {
         agents.iter().for_each(|(vault, agent)| self.hub.presence.hold(instance, *vault, agent));
         if let Err(error) = self.announce(&hello).await {
             agents.iter().for_each(|(vault, agent)| self.hub.presence.release(instance, *vault, agent));
-            self.refuse("bus.hello", None, error, out);
+            self.refuse("bus.hello", Refused::frame("hello"), error, out);
             return Ok(());
         }
         self.replace_agents(agents);
@@ -150,12 +157,22 @@ impl Session {
         }
     }
 
-    /// Tells what changed among the agents of other instances.
+    /// Tells what changed among the agents of other instances, until `out` has its share; the rest stays due.
     pub(super) fn tell_presence(&mut self, out: &mut Outbox) {
+        self.due.presence = false;
         for (vault, seen) in &mut self.presence_seen {
-            let (rows, version) = self.hub.presence.changes(*vault, *seen, self.who.instance);
-            *seen = version;
-            rows.iter().for_each(|row| out.push_frame(&presence_update(row)));
+            loop {
+                if out.bytes >= PRESENCE_BURST_BYTES {
+                    self.due.presence = true;
+                    return;
+                }
+                let changes = self.hub.presence.changes(*vault, *seen, self.who.instance, PRESENCE_PAGE);
+                *seen = changes.version;
+                changes.rows.iter().for_each(|row| out.push_frame(&presence_update(row)));
+                if !changes.more {
+                    break;
+                }
+            }
         }
     }
 
@@ -250,5 +267,5 @@ pub(crate) fn release(hub: &Arc<Hub>, instance: InstanceNo, agents: Agents) {
 /// The frame that refuses something.
 #[must_use]
 pub fn error_frame(error: Detail) -> ServerFrame<'static> {
-    ServerFrame::Error(ErrorFrame { client_msg_id: None, error })
+    ServerFrame::Error(ErrorFrame { client_msg_id: None, answers: None, error })
 }

@@ -4,11 +4,14 @@
 use super::Session;
 use crate::follow::Outbox;
 use crate::frame::utc;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use switchboard_core::ids::VaultId;
 use switchboard_core::port::store::{Notice, NoticeRow, StoreError};
 use switchboard_core::write::{ReceiptState, Write};
 use switchboard_protocol::frame::server::ServerFrame;
+use switchboard_protocol::json::Limits;
 use switchboard_protocol::message::{self, Status};
+use switchboard_protocol::text::Channel;
 
 /// Notices read at once.
 const PAGE: usize = 200;
@@ -19,12 +22,28 @@ pub struct Sent {
     after: i64,
     standing: HashSet<i64>,
     once: Vec<i64>,
+    /// Who made the offers that were told here, by their id.
+    offers: HashMap<String, (VaultId, String)>,
 }
 
 impl Sent {
     /// Look at all of them again: another agent may be concerned now.
     pub fn forget(&mut self) {
         self.after = 0;
+    }
+
+    /// Who made this offer, if it was told here.
+    pub fn offerer(&self, handoff_id: &str) -> Option<(VaultId, String)> {
+        self.offers.get(handoff_id).cloned()
+    }
+
+    fn note_offer(&mut self, frame: &str) {
+        if let Ok(ServerFrame::HandoffOffer(offer)) = ServerFrame::parse(frame, Limits::FRAME)
+            && let Ok(channel) = Channel::parse(&offer.channel)
+            && let Some(vault) = VaultId::parse(channel.vault)
+        {
+            self.offers.insert(offer.handoff_id.into_owned(), (vault, offer.from.into_owned()));
+        }
     }
 
     /// The write that strikes out what has gone and need not come again.
@@ -63,12 +82,13 @@ impl Session {
                 self.notices.once.push(row.number);
             }
             Notice::Frame { frame, once } => {
-                out.push(frame.into());
                 if once {
                     self.notices.once.push(row.number);
                 } else {
                     self.notices.standing.insert(row.number);
+                    self.notices.note_offer(&frame);
                 }
+                out.push(frame.into());
             }
         }
     }

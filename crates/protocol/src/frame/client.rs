@@ -241,20 +241,59 @@ impl ClientFrame<'_> {
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
+
+    /// Its type, as `t` says it; `None` for a type this version does not know.
+    pub fn tag(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Hello(_) => "hello",
+            Self::Presence(_) => "presence",
+            Self::Publish(_) => "publish",
+            Self::Ack(_) => "ack",
+            Self::HandoffOffer(_) => "handoff.offer",
+            Self::HandoffAck(_) => "handoff.ack",
+            Self::HandoffReject(_) => "handoff.reject",
+            Self::Message(_) => "message",
+            Self::MessageReceipt(_) => "message.receipt",
+            Self::Ping(_) => "ping",
+            Self::Pong(_) => "pong",
+            Self::Unknown(_) => return None,
+        })
+    }
 }
+
+/// Types a client sends, as [`ClientFrame::tag`] names them.
+const CLIENT_TYPES: [&str; 11] = [
+    "hello",
+    "presence",
+    "publish",
+    "ack",
+    "handoff.offer",
+    "handoff.ack",
+    "handoff.reject",
+    "message",
+    "message.receipt",
+    "ping",
+    "pong",
+];
 
 /// A frame that was not accepted: what to answer. The socket stays open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// Id of the refused frame, if it had a well-formed one.
     pub client_msg_id: Option<String>,
+    /// Its type, if it is one that clients send.
+    pub answers: Option<&'static str>,
     /// Why.
     pub error: Detail,
 }
 
 impl From<Refused> for ErrorFrame<'static> {
     fn from(refused: Refused) -> Self {
-        Self { client_msg_id: refused.client_msg_id.map(Cow::Owned), error: refused.error }
+        Self {
+            client_msg_id: refused.client_msg_id.map(Cow::Owned),
+            answers: refused.answers.map(Cow::Borrowed),
+            error: refused.error,
+        }
     }
 }
 
@@ -263,21 +302,25 @@ impl From<Refused> for ErrorFrame<'static> {
 /// Unknown types are `Ok(ClientFrame::Unknown)`; types only a server sends, unknown fields, wrong types and broken rules are
 /// refused with the field at fault.
 pub fn parse<'a>(text: &'a str, limits: &Limits) -> Result<ClientFrame<'a>, Refused> {
-    let scan = json::scan(text.as_bytes(), *limits)
-        .map_err(|error| Refused { client_msg_id: None, error: Detail::from(error) })?;
+    let scan = json::scan(text.as_bytes(), *limits).map_err(|error| Refused {
+        client_msg_id: None,
+        answers: None,
+        error: Detail::from(error),
+    })?;
     let Some(tag) = scan.t else {
         let rule =
             if scan.is_object { "is required and must be a string" } else { "is required in an object" };
-        return Err(refuse(scan.client_msg_id, Invalid::rule("t", rule).into()));
+        return Err(refuse(scan.client_msg_id, None, Invalid::rule("t", rule).into()));
     };
+    let answers = CLIENT_TYPES.into_iter().find(|known| *known == tag);
     read(&tag, text)
-        .map_err(|error| refuse(scan.client_msg_id, error))
+        .map_err(|error| refuse(scan.client_msg_id, answers, error))
         .map(|frame| frame.unwrap_or(ClientFrame::Unknown(tag)))
 }
 
-fn refuse(client_msg_id: Option<Cow<'_, str>>, error: Detail) -> Refused {
+fn refuse(client_msg_id: Option<Cow<'_, str>>, answers: Option<&'static str>, error: Detail) -> Refused {
     let well_formed = client_msg_id.filter(|id| validate_id(id, "client_msg_id").is_ok());
-    Refused { client_msg_id: well_formed.map(Cow::into_owned), error }
+    Refused { client_msg_id: well_formed.map(Cow::into_owned), answers, error }
 }
 
 /// Types a server sends and no client may.

@@ -187,6 +187,9 @@ pub struct ErrorFrame<'a> {
     /// Id of the refused frame, if it had one.
     #[serde(default, borrow, deserialize_with = "borrowed_option", skip_serializing_if = "Option::is_none")]
     pub client_msg_id: Option<Cow<'a, str>>,
+    /// Extension: the type (`t`) of the refused frame, where the server could tell. Frames without an id are told apart by it.
+    #[serde(default, borrow, deserialize_with = "borrowed_option", skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Cow<'a, str>>,
     /// Why.
     pub error: Detail,
 }
@@ -194,7 +197,11 @@ pub struct ErrorFrame<'a> {
 impl ErrorFrame<'_> {
     /// The same, independent of the text it was read from.
     pub fn into_owned(self) -> ErrorFrame<'static> {
-        ErrorFrame { client_msg_id: own_option(self.client_msg_id), error: self.error }
+        ErrorFrame {
+            client_msg_id: own_option(self.client_msg_id),
+            answers: own_option(self.answers),
+            error: self.error,
+        }
     }
 }
 

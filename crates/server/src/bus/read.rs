@@ -5,7 +5,7 @@ use crate::http::{Answer, Caller, json, json_bytes};
 use axum::extract::{Path, RawQuery, State};
 use serde::Deserialize;
 use switchboard_core::limits::{EVENTS_PAGE_MAX, HISTORY_PAGE_MAX};
-use switchboard_engine::read::{agents, events, history, poll};
+use switchboard_engine::read::{agents, events, history, message, poll, streams};
 use switchboard_engine::refusal;
 use switchboard_protocol::Detail;
 use switchboard_protocol::enroll::{WHOAMI_SCHEMA, WhoAmI, WhoAmIVault};
@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PollQuery {
-    /// Cursor of the last answer; absent: from now on.
+    /// Cursor of the last answer; absent or empty: from now on.
     cursor: Option<String>,
     /// How long to wait for something, at most 60000.
     wait_ms: Option<u64>,
@@ -49,8 +49,19 @@ pub struct HistoryQuery {
     thread_id: Option<String>,
     /// Only what stands behind this message.
     after_gid: Option<String>,
+    /// Only what stands behind this position; not with `after_gid`.
+    after_seq: Option<u64>,
     /// At most so many, up to 200.
     limit: Option<usize>,
+}
+
+/// Query of the streams.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct StreamsQuery {
+    /// `next_after` of the last page.
+    after: Option<String>,
 }
 
 /// Query of the directory.
@@ -134,10 +145,27 @@ pub async fn messages(State(doors): State<Doors>, caller: Caller, RawQuery(raw):
         network,
         thread_id: asked.thread_id.as_deref(),
         after_gid: asked.after_gid.as_deref(),
+        after_seq: asked.after_seq,
         limit: asked.limit.unwrap_or(HISTORY_PAGE_MAX),
     };
     let page = history::page(&doors.hub, &caller.who, &query).await?;
     Ok(json_bytes(history::json(&doors.hub, &caller.who, &page)))
+}
+
+/// One message of any network the caller belongs to. What it may not read answers like what does not exist.
+#[utoipa::path(get, path = "/v1/messages/{gid}", tag = "bus", params(("gid" = String, Path)), security(("bearer" = [])),
+    responses((status = 200, description = "message-list/v1 with this message"), (status = 401), (status = 403), (status = 404)))]
+pub async fn one_message(State(doors): State<Doors>, caller: Caller, Path(gid): Path<String>) -> Answer {
+    let page = message::page(&doors.hub, &caller.who, &gid).await?;
+    Ok(json_bytes(history::json(&doors.hub, &caller.who, &page)))
+}
+
+/// The channels and swarms the caller may read, and how far they go.
+#[utoipa::path(get, path = "/v1/streams", tag = "bus", params(StreamsQuery), security(("bearer" = [])),
+    responses((status = 200, description = "switchboard.stream-list/v1"), (status = 400), (status = 401), (status = 403)))]
+pub async fn stream_list(State(doors): State<Doors>, caller: Caller, RawQuery(raw): RawQuery) -> Answer {
+    let asked: StreamsQuery = query(raw)?;
+    Ok(json(&streams::list(&doors.hub, &caller.who, asked.after.as_deref()).await?))
 }
 
 /// The directory.

@@ -22,7 +22,7 @@ use switchboard_protocol::{Code, Detail};
 use tokio::time::Instant;
 
 /// Small, so that an idle connection costs little; a larger frame is read in pieces.
-const READ_BUFFER_BYTES: usize = 4096;
+const READ_BUFFER_BYTES: usize = 2048;
 /// Frames gather up to here before they go out without being flushed; grown only by what is written.
 const WRITE_BUFFER_BYTES: usize = 128 * 1024;
 /// Time one write may take: a client that takes nothing for so long is gone.
@@ -63,7 +63,12 @@ pub async fn open(
         .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX);
-    Ok(upgrade.on_upgrade(move |socket| async move { Talk::new(doors, socket, session).run().await }))
+    Ok(upgrade.on_upgrade(move |socket| {
+        // A task of its own, no larger than the talk: the one that upgrades has room for much more.
+        let mut talk = Talk::new(doors, socket, session);
+        tokio::spawn(async move { talk.run().await });
+        std::future::ready(())
+    }))
 }
 
 /// Browsers name the page that connects; anything but the hub's own pages or a configured one is refused.
@@ -125,7 +130,7 @@ impl Talk {
         }
     }
 
-    async fn run(mut self) {
+    async fn run(&mut self) {
         let waker = self.session.waker();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -134,7 +139,7 @@ impl Talk {
                 break end;
             }
         };
-        self.finish(end).await;
+        Box::pin(self.finish(end)).await;
     }
 
     /// Waits for one thing to happen, deals with all that is ready, writes once.
@@ -242,11 +247,13 @@ impl Talk {
         Ok(())
     }
 
-    async fn finish(mut self, end: End) {
-        let End::Close(code, detail) = end else { return };
+    async fn finish(&mut self, end: End) {
+        // What was read counts, also when nobody is left to take the answers: it is stored, and others are told.
+        self.submit();
         while let Some(settled) = self.pending.next().await {
             self.session.settle(settled, &mut self.out); // what was taken is answered before the end
         }
+        let End::Close(code, detail) = end else { return };
         let reason = detail.as_ref().map(|detail| detail.message.chars().take(100).collect::<String>());
         if let Some(detail) = detail {
             self.out.push_frame(&error_frame(detail));

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use futures_util::stream::unfold;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::SessionId;
 use serde_json::value::RawValue;
@@ -121,11 +122,14 @@ impl Gate {
         let mut caller = self.caller(&parts.headers).await?;
         // What comes behind logs requests; a bearer has no business there.
         parts.headers.remove(AUTHORIZATION);
-        let running = self.session(&parts, &mut caller)?;
+        let mut running = self.session(&parts, &mut caller)?;
         let (body, place) = if parts.method == Method::POST {
-            let (body, opens) = self.body(&mut parts, body).await?;
-            let place = if opens { Some(self.door.sessions.open(&caller)?) } else { None };
-            (Body::from(body), place)
+            let message = self.body(&mut parts, body).await?;
+            if let (Some(running), Some(id)) = (&mut running, message.asks) {
+                running.ask(&id).map_err(|message| Refused::Rpc(INVALID_REQUEST, message.into(), id))?;
+            }
+            let place = if message.opens { Some(self.door.sessions.open(&caller)?) } else { None };
+            (Body::from(message.bytes), place)
         } else {
             (Body::empty(), None)
         };
@@ -169,8 +173,8 @@ impl Gate {
         Ok(Some(running))
     }
 
-    /// The strictly checked body, and whether it opens a session.
-    async fn body(&self, parts: &mut Parts, body: Body) -> Result<(Bytes, bool), Refused> {
+    /// The strictly checked body.
+    async fn body(&self, parts: &mut Parts, body: Body) -> Result<Message, Refused> {
         if !is_json(&parts.headers) {
             let detail = refusal::bad_field("Content-Type", "Send application/json.");
             return Err(Refused::Status(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
@@ -186,10 +190,11 @@ impl Gate {
             let message = "Send one JSON-RPC message per request; batches are not served.";
             return Err(Refused::Rpc(INVALID_REQUEST, message.into(), Value::Null));
         }
-        match method(scan.text)?.as_deref() {
-            Some("initialize") => Ok((opening(parts, &bytes)?, true)),
-            _ => Ok((bytes, false)),
-        }
+        let (method, id) = head(scan.text)?;
+        let opens = method.as_deref() == Some("initialize");
+        let asks = id.filter(|_| method.is_some());
+        let bytes = if opens { opening(parts, &bytes)? } else { bytes.clone() };
+        Ok(Message { bytes, opens, asks })
     }
 }
 
@@ -203,8 +208,17 @@ fn is_json(headers: &HeaderMap) -> bool {
     value.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The method of a message; `None` for a response.
-fn method(text: &str) -> Result<Option<Cow<'_, str>>, Refused> {
+/// A strictly checked JSON-RPC message.
+struct Message {
+    bytes: Bytes,
+    /// Whether it opens a session.
+    opens: bool,
+    /// Its id, if it is a request.
+    asks: Option<Value>,
+}
+
+/// The method of a message, `None` for a response; and its id, `None` for a notification.
+fn head(text: &str) -> Result<(Option<Cow<'_, str>>, Option<Value>), Refused> {
     #[derive(serde::Deserialize)]
     struct Head<'a> {
         #[serde(borrow)]
@@ -220,14 +234,14 @@ fn method(text: &str) -> Result<Option<Cow<'_, str>>, Refused> {
     let head: Head<'_> = serde_json::from_str(text)
         .map_err(|_| invalid("jsonrpc and method must be strings.", Value::Null))?;
     let id = head.id.and_then(|id| serde_json::from_str(id.get()).ok());
-    let id = id.filter(|id: &Value| id.is_string() || id.is_i64() || id.is_u64()).unwrap_or_default();
+    let id = id.filter(|id: &Value| id.is_string() || id.is_i64() || id.is_u64());
     if head.jsonrpc.as_deref() != Some("2.0") {
-        return Err(invalid("jsonrpc must be \"2.0\".", id));
+        return Err(invalid("jsonrpc must be \"2.0\".", id.unwrap_or_default()));
     }
     if head.params.is_some_and(|params| !params.get().starts_with('{')) {
-        return Err(invalid("params must be an object.", id));
+        return Err(invalid("params must be an object.", id.unwrap_or_default()));
     }
-    Ok(head.method)
+    Ok((head.method, id))
 }
 
 /// An `initialize` as the SDK negotiates it: any version, also none, and no header that contradicts the body.
@@ -257,9 +271,10 @@ fn answer(response: Response, place: Option<Place>, running: Option<Running>) ->
     }
     let Some(running) = running else { return response };
     response.map(|body| {
-        Body::from_stream(body.into_data_stream().map(move |chunk| {
-            let _until_the_end = &running;
-            chunk
+        // The request is over with its last chunk, before the client hears of the end.
+        Body::from_stream(unfold((body.into_data_stream(), running), |(mut chunks, running)| async move {
+            let chunk = chunks.next().await?;
+            Some((chunk, (chunks, running)))
         }))
     })
 }

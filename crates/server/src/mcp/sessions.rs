@@ -10,7 +10,8 @@ use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError,
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
-use std::collections::HashMap;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::digest::Digest;
@@ -33,6 +34,8 @@ struct Open {
     running: usize,
     /// Agents that this session speaks for.
     agents: Agents,
+    /// Ids of requests that are not answered yet, as JSON.
+    asked: HashSet<String>,
 }
 
 #[derive(Default)]
@@ -63,6 +66,8 @@ pub(super) struct Place {
 pub(super) struct Running {
     sessions: Arc<Sessions>,
     id: SessionId,
+    /// The id of the request, as JSON.
+    asked: Option<String>,
 }
 
 impl Sessions {
@@ -119,7 +124,7 @@ impl Sessions {
         };
         open.bearer = caller.bearer;
         open.running += 1;
-        Ok(Running { sessions: self.clone(), id })
+        Ok(Running { sessions: self.clone(), id, asked: None })
     }
 
     /// The session speaks for this agent until it ends. `false` when there is no such session any more.
@@ -186,8 +191,14 @@ impl Place {
     /// The session was opened.
     pub(super) fn keep(self, id: SessionId) {
         let used_at = self.sessions.hub.clock().monotonic();
-        let open =
-            Open { owner: self.owner, bearer: self.bearer, used_at, running: 0, agents: Agents::default() };
+        let open = Open {
+            owner: self.owner,
+            bearer: self.bearer,
+            used_at,
+            running: 0,
+            agents: Agents::default(),
+            asked: HashSet::new(),
+        };
         self.sessions.table.lock().open.insert(id, open);
     }
 }
@@ -206,6 +217,19 @@ impl Running {
     pub(super) fn id(&self) -> &SessionId {
         &self.id
     }
+
+    /// This is the request `id` of the session. Two at a time under one id could not be told apart by their answers: the
+    /// SDK would give the first one's to the second, and let the first wait for ever.
+    pub(super) fn ask(&mut self, id: &Value) -> Result<(), &'static str> {
+        let asked = id.to_string();
+        let mut table = self.sessions.table.lock();
+        let Some(open) = table.open.get_mut(&self.id) else { return Ok(()) };
+        if !open.asked.insert(asked.clone()) {
+            return Err("A request with this id is still running in this session; use a fresh id.");
+        }
+        self.asked = Some(asked);
+        Ok(())
+    }
 }
 
 impl Drop for Running {
@@ -214,6 +238,9 @@ impl Drop for Running {
         if let Some(open) = self.sessions.table.lock().open.get_mut(&self.id) {
             open.running -= 1;
             open.used_at = used_at;
+            if let Some(asked) = &self.asked {
+                open.asked.remove(asked);
+            }
         }
     }
 }

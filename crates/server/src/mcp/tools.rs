@@ -20,9 +20,10 @@ use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use switchboard_core::ids::EventId;
+use switchboard_core::ids::VaultId;
 use switchboard_core::port::store::StreamOwner;
-use switchboard_engine::refusal;
+use switchboard_engine::read::message::{self, Found};
+use switchboard_engine::{Hub, refusal};
 use switchboard_protocol::Detail;
 use switchboard_protocol::message::Network;
 
@@ -182,18 +183,10 @@ async fn begin(door: &Door, caller: Caller, common: Common) -> Result<Call, Deta
     Call::begin(door, caller, common, None).await
 }
 
-/// The event that `gid` names and where it stands. Ids of no event of this hub have none.
-struct Located {
-    id: EventId,
-    owner: StreamOwner,
-}
-
-async fn locate(door: &Door, gid: &str, field: &str) -> Result<Located, Detail> {
-    let hub = &door.hub;
-    let id = hub.gids.event(gid).ok_or_else(|| no_message(field))?;
-    let stream = hub.stream(id.stream).await.map_err(|error| refusal::store(&error))?;
-    let stream = stream.ok_or_else(|| no_message(field))?;
-    Ok(Located { id, owner: stream.owner.clone() })
+/// Where `gid` belongs, if that is a network of the caller's. Everything else is refused here, before the call does
+/// anything, so that nothing tells a foreign message from none.
+async fn locate(door: &Door, caller: &Caller, gid: &str, field: &str) -> Result<Found, Detail> {
+    message::locate(&door.hub, &caller.who, gid).await?.ok_or_else(|| no_message(field))
 }
 
 /// The one answer to whatever cannot be read, whether it exists or not.
@@ -201,21 +194,20 @@ fn no_message(field: &str) -> Detail {
     refusal::not_found(field, "There is no such message, or none you may read.")
 }
 
-impl Located {
-    fn vault(&self) -> Option<switchboard_core::ids::VaultId> {
-        match &self.owner {
-            StreamOwner::Channel { vault, .. } => Some(*vault),
-            StreamOwner::Swarm { .. } => None,
-        }
+/// The vault that a call about this event concerns.
+fn vault_of(owner: &StreamOwner) -> Option<VaultId> {
+    match owner {
+        StreamOwner::Channel { vault, .. } => Some(*vault),
+        StreamOwner::Swarm { .. } => None,
     }
+}
 
-    fn network(&self, hub: &switchboard_engine::Hub) -> Network<'static> {
-        match &self.owner {
-            StreamOwner::Channel { vault, name } => {
-                Network::Org { channel: hub.streams.channel_name(*vault, name).into() }
-            }
-            StreamOwner::Swarm { swarm } => Network::Swarm { swarm_id: swarm.clone().into() },
+fn network_of(hub: &Hub, owner: &StreamOwner) -> Network<'static> {
+    match owner {
+        StreamOwner::Channel { vault, name } => {
+            Network::Org { channel: hub.streams.channel_name(*vault, name).into() }
         }
+        StreamOwner::Swarm { swarm } => Network::Swarm { swarm_id: swarm.clone().into() },
     }
 }
 

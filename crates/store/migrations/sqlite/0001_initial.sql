@@ -20,7 +20,7 @@ CREATE TABLE installation (
 -- and every changed page costs 4 KiB of write-ahead log.
 --   id > 0: stream `id`:        a = last assigned sequence, b = first sequence retention has left
 --   id = 0: the store:          a = last commit,            b = last version of the agent directory, more = ledger
---   id < 0: see `Counter` in the code (notices, probe)
+--   id < 0: see `Counter` in the code (notices, probe, deduplication)
 CREATE TABLE counters (
     id   INTEGER PRIMARY KEY,
     a    INTEGER NOT NULL,
@@ -51,22 +51,26 @@ CREATE TABLE events (
     from_agent     TEXT    NOT NULL,
     to_instance    INTEGER,             -- NULL: for everybody on the stream
     to_agent       TEXT,
-    client_id      TEXT,                -- the sender's id, for receipts and for rebuilding what deduplicates
+    client_id      TEXT,                -- the sender's id, for receipts and for what deduplicates
     content_digest BLOB,                -- digest the sender's content had, 16 bytes
     data           BLOB    NOT NULL
 ) STRICT;
 
--- Deduplication: outlives the message (at least 30 days, whatever its retention).
-CREATE TABLE dedup (
-    instance       INTEGER NOT NULL,
-    client_id      TEXT    NOT NULL,
-    content_digest BLOB    NOT NULL,
-    event          INTEGER NOT NULL,
-    thread         INTEGER NOT NULL,
-    at_ms          INTEGER NOT NULL,
-    expires_at_ms  INTEGER NOT NULL,
-    PRIMARY KEY (instance, client_id)
-) STRICT, WITHOUT ROWID;
+-- Deduplication: outlives the message (at least 30 days, whatever its retention). Ids are random to an index, so it is not
+-- one: sorted runs, written behind the log and merged into larger ones (see `dedup` in the code). An entry is 64 bytes:
+-- key (a hash of instance and client id), content digest, event, thread, at_ms, expires_at_ms.
+CREATE TABLE dedup_runs (
+    run           INTEGER PRIMARY KEY,
+    level         INTEGER NOT NULL, -- 0: written out of memory; n + 1: merged of several of level n
+    parts         INTEGER NOT NULL, -- its rows in dedup_parts
+    entries       INTEGER NOT NULL,
+    keep_until_ms INTEGER NOT NULL, -- nothing in it is of use from then on
+    filter        BLOB    NOT NULL  -- Bloom filter over its keys
+) STRICT;
+CREATE TABLE dedup_parts (
+    id   INTEGER PRIMARY KEY, -- run << 32 | part
+    data BLOB    NOT NULL     -- up to 63 entries in the order of their keys: one page
+) STRICT;
 
 -- Threads: only replies are listed, the first message is the thread's own key.
 CREATE TABLE replies (

@@ -112,6 +112,7 @@ pub async fn search_finds_what_the_reader_may_see(mut bench: Bench<'_>) {
     let streams = [ids[0].stream, ids[2].stream];
     assert_eq!(search(&bench, "retry budget", &streams, Some(third)).await, [ids[2], ids[0]]);
     assert_eq!(search(&bench, "BUDGET retry", &streams, Some(you)).await, [ids[3], ids[2], ids[0]]);
+    assert_eq!(search(&bench, "secret", &streams, Some(me)).await, [ids[3]], "one's own");
     assert_eq!(search(&bench, "retry budget", &streams, None).await, [ids[3], ids[2], ids[0]]);
     assert_eq!(search(&bench, "retry", &streams[1..], None).await, [ids[2]]);
     assert_eq!(search(&bench, "grosse", &streams, None).await, [], "ß is not ss");

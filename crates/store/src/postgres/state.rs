@@ -64,7 +64,7 @@ pub(crate) fn load(session: &Session, old: &State) -> Result<(State, i64), Failu
         last_notice: head.notice,
         ledger: head.ledger,
         device_polls: old.device_polls.clone(),
-        dedup_swept: old.dedup_swept.clone(),
+        ids_swept: old.ids_swept.clone(),
         agents_swept_ms: old.agents_swept_ms,
         ..State::default()
     };

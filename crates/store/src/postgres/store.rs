@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::{EventId, InstanceNo, PersonNo, SEQ_MAX, StreamId, VaultId};
+use switchboard_core::ids::{EventId, InstanceNo, SEQ_MAX, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Checkpoint, Record};
 use switchboard_core::port::store::{
@@ -214,10 +214,8 @@ impl Store for PostgresStore {
         self.all(directory::SWARMS, Vec::new(), directory::swarm)
     }
 
-    fn memberships(&self, person: PersonNo) -> Fut<'_, Vec<(String, HandleRow)>> {
-        self.all(directory::MEMBERSHIPS, vec![int(person.0)], |row| {
-            Ok((row.get(3)?, directory::handle(row)?))
-        })
+    fn memberships(&self) -> Fut<'_, Vec<(String, HandleRow)>> {
+        self.all(directory::MEMBERSHIPS, Vec::new(), |row| Ok((row.get(3)?, directory::handle(row)?)))
     }
 
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>> {

@@ -4,10 +4,11 @@
 use super::plan::Plan;
 use super::session::{Session, Step};
 use super::state::{HeadRow, LOCK_HEAD, READ_HEAD, numbers, refresh};
-use crate::rules::failure::{Applied, Failure, Stop};
+use crate::rules::failure::{Failure, Stop};
 use crate::rules::notice::Receipted;
 use crate::rules::value::{Params, Row, Value};
 use crate::rules::{self, EVENT_ROW_COLUMNS_SQL, EventRow, due_streams, event_row};
+use crate::sqlite::dedup::keep_until_ms;
 use crate::sqlite::state::{Head, State, encode_ledger};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -17,7 +18,7 @@ use switchboard_core::ids::{EventId, InstanceNo, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Entry, event_digest, record_digest};
 use switchboard_core::time::WallMs;
-use switchboard_core::write::{Append, Appended, Dedup, Receipt};
+use switchboard_core::write::{Appended, Dedup, Receipt};
 
 const INSERT_EVENTS: &str = "INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent,
                      to_instance, to_agent, client_id, content_digest, data)
@@ -56,6 +57,9 @@ const READ_RECEIPTS: &str = "SELECT r.event, r.instance, r.agent, r.state FROM r
     ON r.event = k.event AND r.instance = k.instance AND r.agent = k.agent";
 const READ_NAMES: &str = "SELECT a.vault, a.agent, a.instance, a.seen_ms, a.state FROM agents a
     JOIN unnest(?::bytea[], ?::text[]) AS k (vault, agent) ON a.vault = k.vault AND a.agent = k.agent";
+
+/// Remembered ids looked at for each one that may be forgotten.
+const LOOK_FACTOR: usize = 4;
 
 type Ids = HashMap<(u32, String), Option<([u8; 16], Appended)>>;
 type Names = HashMap<(VaultId, String), Vec<(InstanceNo, WallMs, u8)>>;
@@ -557,14 +561,6 @@ impl rules::Tx for Tx<'_> {
         answer.rows.iter().try_for_each(|row| take(row))
     }
 
-    fn append(&mut self, append: &Append) -> Applied {
-        rules::append(self, append)
-    }
-
-    fn sweep(&mut self, limit: usize) -> Applied {
-        rules::sweep(self, limit)
-    }
-
     fn create_stream(&mut self, head: Head) -> Result<StreamId, Stop> {
         if !self.locked_directory {
             return Err(Failure::Conflict.into());
@@ -645,20 +641,47 @@ impl rules::Tx for Tx<'_> {
         self.one(sql, rules::value::values![of.0, client_id], |row| first_answer(row, 0))
     }
 
-    fn remember_id(&mut self, of: InstanceNo, dedup: &Dedup, event: &StoredEvent) -> Result<(), Failure> {
+    fn remember_id(&mut self, of: InstanceNo, dedup: &Dedup, first: &Appended) -> Result<(), Failure> {
         let row = [
             Value::Int(of.0.into()),
             Value::Text(dedup.client_id.clone().into()),
             Value::Blob(dedup.digest.to_vec().into()),
-            Value::Int(event.id.row()),
-            Value::Int(event.thread.row()),
-            Value::Int(event.at_ms),
-            Value::Int(event.expires_at_ms),
+            Value::Int(first.id.row()),
+            Value::Int(first.thread.row()),
+            Value::Int(first.at_ms),
+            Value::Int(first.expires_at_ms),
         ];
         push(&mut self.waiting.borrow_mut().ids, row);
-        let StoredEvent { id, thread, at_ms, expires_at_ms, .. } = *event;
-        let first = Appended { id, thread, at_ms, expires_at_ms, repeat: true };
+        let first = Appended { repeat: true, ..*first };
         self.known.borrow_mut().ids.insert((of.0, dedup.client_id.clone()), Some((dedup.digest, first)));
+        Ok(())
+    }
+
+    // An index on age would cost every append; instead each sweep looks through the next part of the table.
+    fn sweep_ids(&mut self, _: usize, room: &mut usize) -> Result<(), Failure> {
+        let look = room.saturating_mul(LOOK_FACTOR);
+        let (instance, client_id) = self.state.ids_swept.clone();
+        let sql = "SELECT instance, client_id, at_ms, expires_at_ms FROM dedup
+                   WHERE (instance, client_id) > (?, ?) ORDER BY instance, client_id LIMIT ?";
+        let now = self.at_ms;
+        let rows =
+            self.all(sql, rules::value::values![instance, client_id, rules::sql_limit(look)], |row| {
+                let over = keep_until_ms(row.get(2)?, row.get(3)?) <= now;
+                Ok((row.get::<u32>(0)?, row.get::<String>(1)?, over))
+            })?;
+        let complete = rows.len() < look;
+        let mut last = None;
+        for (instance, client_id, over) in rows {
+            if over && *room == 0 {
+                break;
+            }
+            if over {
+                let sql = "DELETE FROM dedup WHERE instance = ? AND client_id = ?";
+                *room -= self.run(sql, rules::value::values![instance, client_id])?;
+            }
+            last = Some((instance, client_id));
+        }
+        self.state.ids_swept = last.filter(|_| !complete || *room == 0).unwrap_or_default();
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use super::tx::{Begin, Mark, Tx};
 use crate::rules::failure::Failure;
 use crate::rules::value::Row;
 use crate::rules::{self, install};
-use crate::sqlite::queue::{Queue, Weigh};
+use crate::sqlite::queue::{Habit, Queue, Weigh};
 use crate::sqlite::state::State;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -161,8 +161,9 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         // However this ends, nobody may wait for an answer that never comes.
         let _abandon = Abandon(&shared.queue);
-        let (mut jobs, mut spin) = (Vec::new(), false);
-        while shared.queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut spin) {
+        let (mut jobs, mut habit) = (Vec::new(), Habit::default());
+        while shared.queue.wait(&habit) {
+            shared.queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut habit);
             let mut group = Vec::with_capacity(jobs.len());
             for job in jobs.drain(..) {
                 match job {

@@ -66,6 +66,9 @@ pub(crate) fn append(tx: &mut impl Tx, append: &Append) -> Applied {
         (StreamRef::Swarm { .. }, None) => return Err(Refusal::NotFound.into()),
     };
     let appended = insert(tx, append, stream, replied.as_ref(), to)?;
+    if let Some(dedup) = &append.dedup {
+        tx.remember_id(append.from_instance, dedup, &appended)?;
+    }
     if let Place::Swarm { handle, .. } = place {
         let since = tx.at_ms().saturating_sub(HOUR_MS);
         tx.later("DELETE FROM swarm_sends WHERE handle = ? AND at_ms <= ?", values![handle, since])?;
@@ -186,9 +189,6 @@ fn insert(
     };
     let event = tx.store(stream, event, replied.is_none(), append.dedup.as_ref())?;
     let row = event.id.row();
-    if let Some(dedup) = &append.dedup {
-        tx.remember_id(append.from_instance, dedup, &event)?;
-    }
     if replied.is_some() {
         tx.add_reply(event.thread, event.id)?;
     }

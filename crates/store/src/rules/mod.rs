@@ -5,7 +5,7 @@
 //! its memory of names and heads, and the few things it does in its own way because they are done for every message.
 
 mod append;
-pub(crate) mod bind;
+mod bind;
 mod credential;
 mod device;
 pub(crate) mod failure;
@@ -17,7 +17,6 @@ mod once;
 mod presence;
 mod receipt;
 mod swarm;
-#[cfg(feature = "postgres")]
 mod sweep;
 mod task;
 pub(crate) mod text;
@@ -25,15 +24,15 @@ mod tx;
 pub(crate) mod value;
 mod vault;
 
-pub(crate) use append::{ANSWERED, OPEN, Place, Replied, is_unit};
-#[cfg(feature = "postgres")]
-pub(crate) use append::{append, create_stream};
+pub(crate) use append::create_stream;
 pub(crate) use credential::{credential, kind_of_number};
 #[cfg(feature = "postgres")]
-pub(crate) use sweep::{due_streams, sweep};
+pub(crate) use sweep::due_streams;
 pub(crate) use tx::Tx;
 #[cfg(feature = "postgres")]
-pub(crate) use tx::{ANNOUNCERS, EVENT_ROW, EVENT_ROW_COLUMNS_SQL, EventRow, RECEIPT_STATE, event_row};
+pub(crate) use tx::{
+    ANNOUNCERS, EVENT_ROW, EVENT_ROW_COLUMNS_SQL, EventRow, RECEIPT_STATE, event_row, sql_limit,
+};
 
 use failure::{Applied, Failure, Stop};
 use switchboard_core::write::{Outcome, Write};
@@ -53,7 +52,7 @@ pub(crate) fn apply(tx: &mut impl Tx, write: &Write) -> Result<Outcome, Failure>
 
 fn dispatch(tx: &mut impl Tx, write: &Write) -> Applied {
     match write {
-        Write::Append(append) => tx.append(append),
+        Write::Append(append) => append::append(tx, append),
         Write::Receipt(receipt) => receipt::receipt(tx, receipt),
         Write::Announce(announce) => presence::announce(tx, announce),
         Write::Close { instance, node, only } => presence::close(tx, *instance, *node, only),
@@ -82,7 +81,7 @@ fn dispatch(tx: &mut impl Tx, write: &Write) -> Applied {
             device::decide(tx, user_code, *decision, *person)
         }
         Write::DeviceRedeem { device_hash, instance } => device::redeem(tx, device_hash, instance),
-        Write::Sweep { limit } => tx.sweep(*limit),
+        Write::Sweep { limit } => sweep::sweep(tx, *limit),
         Write::ExpireQuestions { limit, data } => task::expire_questions(tx, *limit, data),
         Write::DecideTask { vault, number, decision, data } => {
             task::decide(tx, *vault, *number, *decision, data)

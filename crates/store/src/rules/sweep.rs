@@ -13,8 +13,6 @@ use switchboard_core::limits::IDEMPOTENCY_MS;
 use switchboard_core::time::{DAY_MS, HOUR_MS, WallMs};
 use switchboard_core::write::{Outcome, Presence};
 
-/// How long a client's id is remembered at least, whatever the message's own retention.
-const DEDUP_MS: WallMs = 30 * DAY_MS;
 /// How long an expired bearer is still told that it expired.
 const TOKEN_GRACE_MS: WallMs = DAY_MS;
 /// How long a handoff's id is remembered after its deadline.
@@ -23,8 +21,6 @@ const HANDOFF_MS: WallMs = 30 * DAY_MS;
 const AGENT_MS: WallMs = 30 * DAY_MS;
 /// How often the directory is looked through for those.
 const AGENTS_EVERY_MS: WallMs = HOUR_MS;
-/// Deduplicating rows looked at for each row that may be deleted.
-const LOOK_FACTOR: usize = 4;
 
 pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
     let mut room = limit;
@@ -62,7 +58,7 @@ pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
         room -= tx.run(sql, values![before_ms, sql_limit(room)])?;
     }
     agents(tx, &mut room)?;
-    dedup(tx, &mut room)?;
+    tx.sweep_ids(limit, &mut room)?;
     Ok(Outcome::Swept(limit - room))
 }
 
@@ -71,6 +67,8 @@ struct Row {
     kind: u8,
     thread: Option<i64>,
     to: Option<(InstanceNo, String)>,
+    /// Under which its sender's id is remembered.
+    id_of_client: Option<(InstanceNo, String)>,
 }
 
 /// Streams whose first event is over, or may be.
@@ -95,6 +93,8 @@ fn events(tx: &mut impl Tx, room: &mut usize) -> Result<(), Failure> {
 // Only from the low end, so that what is left has no gaps: an event that is over waits for those before it.
 fn stream_events(tx: &mut impl Tx, stream: StreamId, room: &mut usize) -> Result<(), Failure> {
     let (gone, next_expires_ms) = expired(tx, stream, *room)?;
+    let ids: Vec<_> = gone.iter().filter_map(|row| row.id_of_client.clone()).collect();
+    tx.messages_go(&ids)?;
     for row in &gone {
         remove(tx, row)?;
     }
@@ -112,13 +112,16 @@ fn stream_events(tx: &mut impl Tx, stream: StreamId, room: &mut usize) -> Result
 // The expired rows at the low end, and when the one behind them goes.
 fn expired(tx: &mut impl Tx, stream: StreamId, limit: usize) -> Result<(Vec<Row>, Option<WallMs>), Failure> {
     let Some(head) = tx.state().head(stream) else { return Ok((Vec::new(), None)) };
-    let sql = "SELECT id, expires_at_ms, kind, thread, to_instance, to_agent FROM events
+    let sql =
+        "SELECT id, expires_at_ms, kind, thread, to_instance, to_agent, from_instance, client_id FROM events
                WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?";
     let [from, to] = [head.first, head.last].map(|seq| EventId { stream, seq }.row());
     let rows = tx.all(sql, values![from, to, sql_limit(limit.saturating_add(1))], |row| {
         let to = row.get::<Option<u32>>(4)?.map(InstanceNo).zip(row.get::<Option<String>>(5)?);
         let id = EventId::from_row(row.get(0)?);
-        Ok((row.get::<i64>(1)?, Row { id, kind: row.get(2)?, thread: row.get(3)?, to }))
+        let from = InstanceNo(row.get(6)?);
+        let id_of_client = row.get::<Option<String>>(7)?.map(|client_id| (from, client_id));
+        Ok((row.get::<i64>(1)?, Row { id, kind: row.get(2)?, thread: row.get(3)?, to, id_of_client }))
     })?;
     let mut gone = Vec::new();
     for (expires_at_ms, row) in rows {
@@ -182,32 +185,5 @@ fn agents(tx: &mut impl Tx, room: &mut usize) -> Result<(), Failure> {
     if *room > 0 {
         tx.state_mut().agents_swept_ms = tx.at_ms();
     }
-    Ok(())
-}
-
-// An index on age would cost every append; instead each sweep looks through the next part of the table.
-fn dedup(tx: &mut impl Tx, room: &mut usize) -> Result<(), Failure> {
-    let look = room.saturating_mul(LOOK_FACTOR);
-    let (instance, client_id) = tx.state().dedup_swept.clone();
-    let sql = "SELECT instance, client_id, at_ms, expires_at_ms FROM dedup
-               WHERE (instance, client_id) > (?, ?) ORDER BY instance, client_id LIMIT ?";
-    let rows = tx.all(sql, values![instance, client_id, sql_limit(look)], |row| {
-        let over =
-            row.get::<i64>(2)? <= tx.at_ms().saturating_sub(DEDUP_MS) && row.get::<i64>(3)? <= tx.at_ms();
-        Ok((row.get::<u32>(0)?, row.get::<String>(1)?, over))
-    })?;
-    let complete = rows.len() < look;
-    let mut last = None;
-    for (instance, client_id, over) in rows {
-        if over && *room == 0 {
-            break;
-        }
-        if over {
-            let sql = "DELETE FROM dedup WHERE instance = ? AND client_id = ?";
-            *room -= tx.run(sql, values![instance, client_id])?;
-        }
-        last = Some((instance, client_id));
-    }
-    tx.state_mut().dedup_swept = last.filter(|_| !complete || *room == 0).unwrap_or_default();
     Ok(())
 }

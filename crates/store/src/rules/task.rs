@@ -85,9 +85,10 @@ fn channel_of(tx: &mut impl Tx, stream: StreamId) -> Result<Option<(VaultId, Str
     tx.one(sql, values![stream.0], |row| Ok((VaultId(row.get(0)?), row.get(1)?)))
 }
 
+// A question whose row was lost to damage must not hold up all others for ever: its task has a title of its own.
 fn question_data(tx: &mut impl Tx, question: EventId) -> Result<Vec<u8>, Failure> {
     let data = tx.one("SELECT data FROM events WHERE id = ?", values![question.row()], |row| row.get(0))?;
-    data.ok_or_else(|| Failure::Inconsistent(format!("open question {question:?} has gone")))
+    Ok(data.unwrap_or_default())
 }
 
 fn announce(

@@ -1,6 +1,6 @@
 //! What the rules ask of a backend.
 
-use super::failure::{Applied, Failure, Stop};
+use super::failure::{Failure, Stop};
 use super::value::{Params, Row, values};
 use crate::sqlite::state::{Head, State};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use switchboard_core::event::StoredEvent;
 use switchboard_core::ids::{EventId, InstanceNo, StreamId, VaultId};
 use switchboard_core::log::Entry;
 use switchboard_core::time::WallMs;
-use switchboard_core::write::{Append, Appended, Dedup, Receipt, Refusal};
+use switchboard_core::write::{Appended, Dedup, Receipt, Refusal};
 
 use super::notice::Receipted;
 
@@ -69,10 +69,6 @@ pub(crate) trait Tx {
         Ok(found)
     }
 
-    /// [`Write::Append`](switchboard_core::write::Write::Append).
-    fn append(&mut self, append: &Append) -> Applied;
-    /// [`Write::Sweep`](switchboard_core::write::Write::Sweep).
-    fn sweep(&mut self, limit: usize) -> Applied;
     /// Takes the next stream number and makes its counter; the caller makes the stream's own row.
     fn create_stream(&mut self, head: Head) -> Result<StreamId, Stop>;
     /// Gives `event` the next place of `stream` and stores it. Its `id` is set here, and its thread when it begins one.
@@ -92,12 +88,14 @@ pub(crate) trait Tx {
         client_id: &str,
     ) -> Result<Option<([u8; 16], Appended)>, Failure>;
     /// Remembers an id.
-    fn remember_id(
-        &mut self,
-        instance: InstanceNo,
-        dedup: &Dedup,
-        event: &StoredEvent,
-    ) -> Result<(), Failure>;
+    fn remember_id(&mut self, instance: InstanceNo, dedup: &Dedup, first: &Appended) -> Result<(), Failure>;
+    /// The messages of these ids are about to go; what is remembered of the ids stays.
+    fn messages_go(&mut self, ids: &[(InstanceNo, String)]) -> Result<(), Failure> {
+        let _ = ids;
+        Ok(())
+    }
+    /// Forgets ids whose time is over, looking at a bounded part of them; what it removes counts against `room` where it is rows.
+    fn sweep_ids(&mut self, limit: usize, room: &mut usize) -> Result<(), Failure>;
 
     /// A number for a new notice.
     fn next_notice(&mut self) -> Result<i64, Failure>;

@@ -2,6 +2,7 @@
 
 use super::backup::io_error;
 use super::connect;
+use super::dedup::{Dedup, Entry, key};
 use super::failure::{Failure, read_error};
 use super::migrate::{self, MIGRATIONS};
 use super::state::Counter;
@@ -9,7 +10,11 @@ use crate::rules::value::Value;
 use rusqlite::{Connection, params, params_from_iter};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use switchboard_core::ids::InstanceNo;
 use switchboard_core::port::store::StoreError;
+
+/// Remembered ids that are written together.
+const IDS_PER_RUN: usize = 256 * 1024;
 
 /// A table with its columns.
 #[derive(Debug)]
@@ -29,10 +34,6 @@ pub(crate) const TABLES: &[Table] = &[
         name: "events",
         columns: "id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent, to_instance, to_agent,
                   client_id, content_digest, data",
-    },
-    Table {
-        name: "dedup",
-        columns: "instance, client_id, content_digest, event, thread, at_ms, expires_at_ms",
     },
     Table { name: "replies", columns: "thread, event" },
     Table { name: "questions", columns: "event, deadline_ms, state" },
@@ -85,6 +86,8 @@ impl Table {
 /// A copy that is being made; removed unless it is finished.
 pub(crate) struct Copy {
     conn: Connection,
+    ids: Dedup,
+    waiting_ids: usize,
     target: PathBuf,
     finished: bool,
 }
@@ -93,17 +96,20 @@ impl Copy {
     /// A new file, for its owner alone, with the schema in it.
     pub(crate) fn begin(target: &Path) -> Result<Self, StoreError> {
         drop(connect::create_private(target).map_err(|error| io_error(target, &error))?);
-        let begun = || -> Result<Connection, Failure> {
+        let begun = || -> Result<(Connection, Dedup), Failure> {
             let conn = Connection::open(target)?;
             conn.execute_batch(
                 "PRAGMA page_size = 4096; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;",
             )?;
             migrate::run(&conn, MIGRATIONS).map_err(|error| Failure::Inconsistent(error.to_string()))?;
             conn.execute_batch("BEGIN")?;
-            Ok(conn)
+            let ids = Dedup::load(&conn)?;
+            Ok((conn, ids))
         };
         match begun() {
-            Ok(conn) => Ok(Self { conn, target: target.to_owned(), finished: false }),
+            Ok((conn, ids)) => {
+                Ok(Self { conn, ids, waiting_ids: 0, target: target.to_owned(), finished: false })
+            }
             Err(failure) => {
                 let _ = fs::remove_file(target);
                 Err(failure.answer())
@@ -116,6 +122,30 @@ impl Copy {
         let statement = self.conn.prepare_cached(&table.insert());
         let inserted = statement.and_then(|mut statement| statement.execute(params_from_iter(values)));
         inserted.map(drop).map_err(|error| read_error(&error))
+    }
+
+    /// What an instance's id was used for. `commit` is the last one the copy will hold.
+    pub(crate) fn id(
+        &mut self,
+        of: InstanceNo,
+        client_id: &str,
+        entry: Entry,
+        commit: u64,
+    ) -> Result<(), Failure> {
+        self.ids.insert(key(of, client_id), entry);
+        self.waiting_ids += 1;
+        if self.waiting_ids >= IDS_PER_RUN { self.flush_ids(commit) } else { Ok(()) }
+    }
+
+    /// Writes what is left of the ids.
+    pub(crate) fn flush_ids(&mut self, commit: u64) -> Result<(), Failure> {
+        if std::mem::take(&mut self.waiting_ids) == 0 {
+            return Ok(());
+        }
+        // As if retention ran behind the last commit, at a time at which nothing is over yet.
+        self.ids.flush_all(&self.conn, commit + 1, 0)?;
+        self.ids.committed();
+        Ok(())
     }
 
     /// A counter that is no stream's.

@@ -24,10 +24,11 @@ const BATCH_EVENTS: usize = 512;
 const BATCH_RECORDS: i64 = 256;
 /// Bytes of log entries read at a time.
 const BATCH_ENTRY_BYTES: usize = 256 * 1024;
-/// The index waits for a pause this long: while messages pour in, the processor belongs to them.
-const PAUSE: Duration = Duration::from_millis(50);
-/// Pauses waited for at the most: the longest lag.
-const PAUSES_MAX: u32 = 600;
+/// The index waits for a pause this long: while messages pour in, the processor belongs to them. Longer than a large commit
+/// takes on a slow disk.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Pauses waited for at the most: the longest lag is 30 s.
+const PAUSES_MAX: u32 = 120;
 /// How long a search waits for the index to catch up.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);
 

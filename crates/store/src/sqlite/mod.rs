@@ -3,7 +3,8 @@
 //! # One commit
 //! [`SqliteStore::commit`](Store::commit) hands a batch to the writer's queue (`queue`). The writer (`writer`) takes all
 //! batches that have queued, applies their writes in one transaction (`apply`), adds one record to the log (`tx`), commits
-//! (one `fsync`), tells the listener and answers. Reads run on threads of their own (`readers`, `read`). Behind them follow
+//! (one `fdatasync`), tells the listener and answers. A small batch that finds the writer idle is committed on its caller's
+//! thread, in the same way. Reads run on threads of their own (`readers`, `read`). Behind them follow
 //! a thread that checkpoints the write-ahead log (`checkpoint`) and one that feeds the full-text index (`index`).
 //!
 //! To add a write: see [`switchboard_core::write`]; its rule goes into a file of `apply`.
@@ -14,6 +15,7 @@ mod checkpoint;
 mod connect;
 #[cfg(feature = "postgres")]
 pub(crate) mod copy;
+pub(crate) mod dedup;
 mod disk;
 pub(crate) mod index;
 pub(crate) mod migrate;
@@ -42,7 +44,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use switchboard_core::limits::{DISK_RESERVE_BYTES, QUEUE_BYTES_MAX};
 use switchboard_core::time::{Clock, SystemClock};
-use writer::{Shared, Writer};
+use writer::{Shared, Slot, Writer};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -87,6 +89,7 @@ pub struct SqliteStore {
 /// What the store is made of.
 struct Parts {
     shared: Arc<Shared>,
+    slot: Arc<Slot>,
     readers: Arc<Readers>,
     threads: Mutex<Threads>,
 }
@@ -127,17 +130,13 @@ impl SqliteStore {
         let disk = Disk::new(files.dir.clone(), options.disk_reserve_bytes, options.clock);
         let writer = Writer::new(writer, disk, Arc::clone(&shared))?;
         let threads = Mutex::new(Threads { running: Vec::new(), lock: Some(lock) });
-        let store = Self { files, parts: Arc::new(Parts { shared, readers: Arc::default(), threads }) };
-        store.start(writer, index, options.readers)?;
+        let slot = Arc::new(Mutex::new(Some(writer)));
+        let store = Self { files, parts: Arc::new(Parts { shared, slot, readers: Arc::default(), threads }) };
+        store.start(index, options.readers)?;
         Ok(store)
     }
 
-    fn start(
-        &self,
-        writer: Writer,
-        index: Option<(Index, Arc<Bell>)>,
-        readers: usize,
-    ) -> Result<(), OpenError> {
+    fn start(&self, index: Option<(Index, Arc<Bell>)>, readers: usize) -> Result<(), OpenError> {
         let database = &self.files.database;
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
@@ -147,7 +146,8 @@ impl SqliteStore {
         };
         let conn = connect::checkpointer(database)?;
         let pool: Vec<_> = (0..readers.max(1)).map(|_| self.connect_reader()).collect::<Result<_, _>>()?;
-        spawn("store-writer", Box::new(move || writer.run()))?;
+        let (slot, queue) = (Arc::clone(&self.parts.slot), Arc::clone(&self.parts.shared.queue));
+        spawn("store-writer", Box::new(move || writer::run(&slot, &queue)))?;
         let shared = Arc::clone(&self.parts.shared);
         spawn("store-checkpoint", Box::new(move || checkpoint::run(&conn, &shared.log, &shared.queue)))?;
         if let Some((index, bell)) = index {

@@ -20,6 +20,8 @@ pub(crate) enum Counter {
     Notices = -1,
     /// a = stamp of the last probe.
     Probe = -2,
+    /// a = last commit whose ids stand in deduplicating runs.
+    Dedup = -3,
 }
 
 /// One stream's position.
@@ -81,8 +83,8 @@ pub(crate) struct State {
     pub(crate) instance_numbers: HashMap<Arc<str>, InstanceNo>,
     /// When waiting devices last polled; of no weight, so not stored.
     pub(crate) device_polls: HashMap<[u8; 32], i64>,
-    /// Where the next look through the deduplicating rows begins.
-    pub(crate) dedup_swept: (u32, String),
+    /// Where the next look through remembered ids begins, where they are rows.
+    pub(crate) ids_swept: (u32, String),
     /// When the directory was last looked through for agents that are long gone.
     pub(crate) agents_swept_ms: i64,
     pub(crate) hub_instance: Option<InstanceNo>,

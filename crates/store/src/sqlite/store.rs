@@ -3,14 +3,14 @@
 use super::checkpoint::FRAME_BYTES;
 use super::queue::{PushError, Queue};
 use super::read::{directory, log, search, stream};
-use super::writer::{Answer, Job, Pending};
+use super::writer::{self, Answer, Job, Pending};
 use super::{SqliteStore, backup};
 use futures_util::FutureExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
+use switchboard_core::ids::{EventId, InstanceNo, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Checkpoint, Record};
 use switchboard_core::port::store::{
@@ -44,6 +44,10 @@ impl Store for SqliteStore {
     }
 
     fn commit(&self, batch: Batch) -> Fut<'static, Vec<Outcome>> {
+        let batch = match writer::commit_at_once(&self.parts.slot, batch) {
+            Ok(done) => return std::future::ready(done).boxed(),
+            Err(batch) => batch,
+        };
         let bytes = batch.writes.iter().map(Write::size).sum();
         ask(&self.parts.shared.queue, |answer| Job::Commit(Pending { batch, bytes, answer }))
     }
@@ -134,8 +138,8 @@ impl Store for SqliteStore {
         self.parts.readers.read(directory::swarms)
     }
 
-    fn memberships(&self, person: PersonNo) -> Fut<'_, Vec<(String, HandleRow)>> {
-        self.parts.readers.read(move |conn| directory::memberships(conn, person))
+    fn memberships(&self) -> Fut<'_, Vec<(String, HandleRow)>> {
+        self.parts.readers.read(directory::memberships)
     }
 
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>> {

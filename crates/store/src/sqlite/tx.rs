@@ -1,64 +1,51 @@
 //! One open transaction of the writer: what the writes of a commit share.
 
-use super::failure::{Failure, Stop};
+use super::dedup as ids;
+use super::failure::Failure;
 use super::state::{Counter, Head, State, encode_ledger};
-use rusqlite::{Connection, OptionalExtension as _, Params, Row, Statement, params};
+use rusqlite::{CachedStatement, Connection, Params, params};
 use std::cell::Cell;
 use std::sync::Arc;
 use switchboard_core::digest::Digest;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::{EventId, InstanceNo, StreamId};
+use switchboard_core::ids::{EventId, StreamId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Entry, event_digest, record_digest};
 use switchboard_core::time::WallMs;
 use switchboard_core::write::Dedup;
 
-/// Statements of the appending path, prepared once: looking them up costs as much as running them.
+/// Statements of the appending path, taken once a commit: looking one up costs as much as running it.
 pub(crate) struct Hot<'c> {
-    pub(crate) begin: Statement<'c>,
-    pub(crate) commit: Statement<'c>,
-    pub(crate) rollback: Statement<'c>,
-    pub(crate) insert_event: Statement<'c>,
-    pub(crate) find_dedup: Statement<'c>,
-    pub(crate) insert_dedup: Statement<'c>,
-    set_counter: Statement<'c>,
-    insert_log: Statement<'c>,
+    insert_event: CachedStatement<'c>,
+    set_counter: CachedStatement<'c>,
+    insert_log: CachedStatement<'c>,
 }
 
 impl<'c> Hot<'c> {
-    pub(crate) fn prepare(conn: &'c Connection) -> rusqlite::Result<Self> {
+    fn take(conn: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            begin: conn.prepare("BEGIN IMMEDIATE")?,
-            commit: conn.prepare("COMMIT")?,
-            rollback: conn.prepare("ROLLBACK")?,
-            insert_event: conn.prepare(
+            insert_event: conn.prepare_cached(
                 "INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent,
                                      to_instance, to_agent, client_id, content_digest, data)
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?,
-            find_dedup: conn.prepare(
-                "SELECT content_digest, event, thread, at_ms, expires_at_ms FROM dedup
-                 WHERE instance = ? AND client_id = ?",
-            )?,
-            insert_dedup: conn.prepare(
-                "INSERT INTO dedup (instance, client_id, content_digest, event, thread, at_ms, expires_at_ms)
-                 VALUES (?, ?, ?, ?, ?, ?, ?)",
-            )?,
-            set_counter: conn.prepare(
+            set_counter: conn.prepare_cached(
                 "INSERT INTO counters (id, a, b, more) VALUES (?, ?, ?, ?)
                  ON CONFLICT (id) DO UPDATE SET a = excluded.a, b = excluded.b, more = excluded.more",
             )?,
-            insert_log: conn
-                .prepare("INSERT INTO log (commit_no, at_ms, entries, digest) VALUES (?, ?, ?, ?)")?,
+            insert_log: conn.prepare_cached(
+                "INSERT INTO log (commit_no, at_ms, entries, digest) VALUES (?, ?, ?, ?)",
+            )?,
         })
     }
 }
 
 /// The transaction in which a group of batches is applied.
-pub(crate) struct Tx<'t, 'c> {
-    pub(crate) conn: &'c Connection,
-    pub(crate) hot: &'t mut Hot<'c>,
+pub(crate) struct Tx<'t> {
+    pub(crate) conn: &'t Connection,
+    hot: Hot<'t>,
     pub(crate) state: &'t mut State,
+    pub(crate) ids: &'t mut ids::Dedup,
     /// Stamp of the batch whose writes are being applied.
     pub(crate) at_ms: WallMs,
     /// Appended so far, in order.
@@ -70,21 +57,26 @@ pub(crate) struct Tx<'t, 'c> {
     wrote: Cell<bool>,
 }
 
-impl<'t, 'c> Tx<'t, 'c> {
+impl<'t> Tx<'t> {
     /// A transaction on `conn`, which has begun one.
-    pub(crate) fn new(conn: &'c Connection, hot: &'t mut Hot<'c>, state: &'t mut State) -> Self {
+    pub(crate) fn new(
+        conn: &'t Connection,
+        state: &'t mut State,
+        ids: &'t mut ids::Dedup,
+    ) -> rusqlite::Result<Self> {
         let ledger_before = state.ledger;
-        Self {
+        Ok(Self {
             conn,
-            hot,
+            hot: Hot::take(conn)?,
             state,
+            ids,
             at_ms: 0,
             appended: Vec::new(),
             entries: Vec::new(),
             moved: Vec::new(),
             ledger_before,
             wrote: Cell::new(false),
-        }
+        })
     }
 
     /// Runs a statement that changes rows; returns how many.
@@ -94,36 +86,15 @@ impl<'t, 'c> Tx<'t, 'c> {
         Ok(changed)
     }
 
-    /// The one row of a query, if there is one.
-    pub(crate) fn one<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        map: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Option<T>> {
-        self.conn.prepare_cached(sql)?.query_row(params, map).optional()
-    }
-
-    /// All rows of a query, which must be bounded by itself.
-    pub(crate) fn all<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Vec<T>> {
-        self.conn.prepare_cached(sql)?.query_map(params, map)?.collect()
+    /// Notes that rows have changed by other means than this.
+    pub(crate) fn changed(&self) {
+        self.wrote.set(true);
     }
 
     /// Adds an entry to the commit's log record.
     pub(crate) fn note(&mut self, entry: &Entry) {
         entry.encode(&mut self.entries);
         self.wrote.set(true);
-    }
-
-    /// Adds an [`Entry::Admitted`] in the name of an instance (or nobody) to the log record.
-    pub(crate) fn admit(&mut self, verb: &str, actor: Option<InstanceNo>, subject: impl Into<String>) {
-        let actor = actor.map_or_else(String::new, |actor| self.state.public_id(actor));
-        self.note(&Entry::admitted(verb, actor, subject));
     }
 
     /// Gives `event` the next place of `stream` and stores it. Its `id` is set here, and its thread when it begins one.
@@ -213,6 +184,7 @@ impl<'t, 'c> Tx<'t, 'c> {
             self.set_counter(i64::from(stream.0), last.cast_signed(), first.cast_signed(), None)?;
         }
         self.state.commit += 1;
+        self.ids.keep_up(self.conn, self.state.commit, self.at_ms)?;
         let commit = self.state.commit.cast_signed();
         let version = self.state.directory_version.cast_signed();
         let ledger = encode_ledger(&self.state.ledger);
@@ -233,9 +205,4 @@ impl<'t, 'c> Tx<'t, 'c> {
 /// A row count or limit as SQL takes it.
 pub(crate) fn sql_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
-}
-
-/// Ends a write that must find a row.
-pub(crate) fn found<T>(row: Option<T>) -> Result<T, Stop> {
-    row.ok_or(Stop::Refused(switchboard_core::write::Refusal::NotFound))
 }

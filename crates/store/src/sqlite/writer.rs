@@ -4,12 +4,13 @@
 use super::apply;
 use super::checkpoint::{self, CHECKPOINT_PAGES_HARD, Log};
 use super::connect::OpenError;
+use super::dedup::Dedup;
 use super::disk::Disk;
 use super::failure::Failure;
 use super::index::Bell;
-use super::queue::{Queue, Weigh};
+use super::queue::{Habit, Queue, Weigh};
 use super::state::State;
-use super::tx::{Hot, Tx};
+use super::tx::Tx;
 use crate::rules::install;
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
@@ -74,96 +75,125 @@ enum Void {
     Unknown(Arc<str>),
 }
 
+/// Writes of a batch that is committed on its caller's thread when nobody is ahead of it: such a caller waits for its answer
+/// and has little else to do, and two changes of threads cost as much as the commit.
+const AT_ONCE_WRITES_MAX: usize = 4;
+
 /// The writer with its connection.
 pub(crate) struct Writer {
     conn: Connection,
     state: State,
-    disk: Disk,
-    shared: Arc<Shared>,
-}
-
-impl Writer {
-    /// Reads the state; the schema is up to date.
-    pub(crate) fn new(mut conn: Connection, disk: Disk, shared: Arc<Shared>) -> Result<Self, OpenError> {
-        let state = State::load(&conn)?;
-        shared.commits.store(state.commit, Ordering::Relaxed);
-        let told = Arc::clone(&shared);
-        conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            told.log.grown_to(u64::try_from(pages).unwrap_or(0));
-            Ok(())
-        }))?;
-        Ok(Self { conn, state, disk, shared })
-    }
-
-    /// Works until the queue is closed and empty.
-    pub(crate) fn run(self) {
-        let Self { conn, state, disk, shared } = self;
-        // However this ends, nobody may wait for an answer that never comes.
-        let _abandon = Abandon(Arc::clone(&shared.queue));
-        match Hot::prepare(&conn) {
-            Ok(hot) => Running { conn: &conn, hot, state, disk, shared, broken: None }.run(),
-            Err(error) => tracing::error!(%error, "the writer cannot start"),
-        }
-    }
-}
-
-struct Abandon(Arc<Queue<Job>>);
-
-impl Drop for Abandon {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
-}
-
-struct Running<'c> {
-    conn: &'c Connection,
-    hot: Hot<'c>,
-    state: State,
+    ids: Dedup,
     disk: Disk,
     shared: Arc<Shared>,
     // Set once a sync failed: nothing is written any more until the store is opened again.
     broken: Option<Arc<str>>,
 }
 
-impl Running<'_> {
-    fn run(mut self) {
-        let queue = Arc::clone(&self.shared.queue);
-        let (mut jobs, mut spin) = (Vec::new(), false);
-        while queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut spin) {
-            let mut group = Vec::with_capacity(jobs.len());
-            for job in jobs.drain(..) {
-                match job {
-                    Job::Commit(pending) => group.push(pending),
-                    Job::Install { genesis, answer } => {
-                        self.commit_group(std::mem::take(&mut group));
-                        let installation = self.install(&genesis);
-                        let _ = answer.send(installation);
-                    }
-                    Job::RestartLog { answer } => {
-                        self.commit_group(std::mem::take(&mut group));
-                        checkpoint::restart(self.conn, &self.shared.log);
-                        let _ = answer.send(());
-                    }
+/// Where the writer is while nobody writes; empty once the store is closed.
+pub(crate) type Slot = Mutex<Option<Writer>>;
+
+/// The writing thread: works until the queue is closed and empty.
+pub(crate) fn run(slot: &Slot, queue: &Queue<Job>) {
+    // However this ends, nobody may wait for an answer that never comes.
+    let _abandon = Abandon(queue);
+    let (mut jobs, mut habit) = (Vec::new(), Habit::default());
+    while queue.wait(&habit) {
+        let mut slot = slot.lock();
+        let Some(writer) = slot.as_mut() else { return };
+        // Taken with the writer in hand, so that nobody commits at once what came after these.
+        queue.take(&mut jobs, BATCH_WRITES_MAX, BATCH_BYTES_MAX, &mut habit);
+        writer.work(&mut jobs);
+    }
+    if let Some(writer) = slot.lock().take() {
+        checkpoint::restart(&writer.conn, &writer.shared.log);
+    }
+}
+
+/// Commits a small batch on this thread, if nothing is queued or being written and the thread may block; else gives it back.
+pub(crate) fn commit_at_once(slot: &Slot, batch: Batch) -> Result<Result<Vec<Outcome>, StoreError>, Batch> {
+    if batch.writes.len() > AT_ONCE_WRITES_MAX || !may_block() {
+        return Err(batch);
+    }
+    let Some(mut slot) = slot.try_lock() else { return Err(batch) };
+    let Some(writer) = slot.as_mut().filter(|writer| writer.shared.queue.is_idle()) else {
+        return Err(batch);
+    };
+    Ok(tokio::task::block_in_place(|| writer.commit_one(&batch)))
+}
+
+// The runtime's other tasks go on elsewhere while one of its threads blocks, unless it has only the one.
+fn may_block() -> bool {
+    let runtime = tokio::runtime::Handle::try_current();
+    runtime.is_ok_and(|runtime| runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread)
+}
+
+struct Abandon<'q>(&'q Queue<Job>);
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl Writer {
+    /// Reads the state; the schema is up to date.
+    pub(crate) fn new(mut conn: Connection, disk: Disk, shared: Arc<Shared>) -> Result<Self, OpenError> {
+        let state = State::load(&conn)?;
+        let ids = Dedup::load(&conn)?;
+        shared.commits.store(state.commit, Ordering::Relaxed);
+        let told = Arc::clone(&shared);
+        conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            told.log.grown_to(u64::try_from(pages).unwrap_or(0));
+            Ok(())
+        }))?;
+        Ok(Self { conn, state, ids, disk, shared, broken: None })
+    }
+
+    fn work(&mut self, jobs: &mut Vec<Job>) {
+        let mut group = Vec::with_capacity(jobs.len());
+        for job in jobs.drain(..) {
+            match job {
+                Job::Commit(pending) => group.push(pending),
+                Job::Install { genesis, answer } => {
+                    self.commit_group(std::mem::take(&mut group));
+                    let installation = self.install(&genesis);
+                    let _ = answer.send(installation);
+                }
+                Job::RestartLog { answer } => {
+                    self.commit_group(std::mem::take(&mut group));
+                    checkpoint::restart(&self.conn, &self.shared.log);
+                    let _ = answer.send(());
                 }
             }
-            self.commit_group(group);
-            if self.shared.log.pages() >= CHECKPOINT_PAGES_HARD {
-                checkpoint::restart(self.conn, &self.shared.log);
-            }
         }
-        checkpoint::restart(self.conn, &self.shared.log);
+        self.commit_group(group);
+        self.bound_log();
+    }
+
+    fn bound_log(&self) {
+        if self.shared.log.pages() >= CHECKPOINT_PAGES_HARD {
+            checkpoint::restart(&self.conn, &self.shared.log);
+        }
+    }
+
+    fn commit_one(&mut self, batch: &Batch) -> Result<Vec<Outcome>, StoreError> {
+        self.may_write(is_sweep(batch))?;
+        let done = self.transaction(|tx| apply_batch(tx, batch)).map_err(|void| void.answer());
+        self.bound_log();
+        done
     }
 
     fn install(&mut self, genesis: &Genesis) -> Result<Installation, StoreError> {
         if let Some(found) = self.find_installation()? {
             return Ok(found);
         }
-        self.may_write()?;
-        self.transaction(|tx| {
+        self.may_write(false)?;
+        let made = self.transaction(|tx| {
             tx.at_ms = genesis.at_ms;
             install::make(tx, genesis)
-        })
-        .map_err(|void| void.answer())?;
+        });
+        made.map_err(|void| void.answer())?;
         self.find_installation()?
             .ok_or_else(|| StoreError::Inconsistent("the installation is not there".into()))
     }
@@ -197,42 +227,37 @@ impl Running<'_> {
         }
     }
 
-    // Answers what may not be written now; retention may go on, since it makes room.
+    // Answers what may not be written now.
     fn refuse_without_room(&mut self, group: Vec<Pending>) -> Vec<Pending> {
-        let (allowed, error) = match (&self.broken, self.disk.has_room(self.conn)) {
-            (None, true) => return group,
-            (None, false) => {
-                (group.iter().map(|pending| is_sweep(&pending.batch)).collect(), StoreError::Full)
+        let mut go = Vec::with_capacity(group.len());
+        for pending in group {
+            match self.may_write(is_sweep(&pending.batch)) {
+                Ok(()) => go.push(pending),
+                Err(error) => drop(pending.answer.send(Err(error))),
             }
-            (Some(why), _) => (vec![false; group.len()], stopped(why)),
-        };
-        let allowed: Vec<bool> = allowed;
-        let (go, stay): (Vec<_>, Vec<_>) = group.into_iter().zip(allowed).partition(|(_, allowed)| *allowed);
-        answer_all(stay.into_iter().map(|(pending, _)| pending).collect(), &error);
-        go.into_iter().map(|(pending, _)| pending).collect()
+        }
+        go
     }
 
-    fn may_write(&mut self) -> Result<(), StoreError> {
+    // Retention may go on without room, since it makes some.
+    fn may_write(&mut self, sweeps: bool) -> Result<(), StoreError> {
         match &self.broken {
             Some(why) => Err(stopped(why)),
-            None if !self.disk.has_room(self.conn) => Err(StoreError::Full),
+            None if !sweeps && !self.disk.has_room(&self.conn) => Err(StoreError::Full),
             None => Ok(()),
         }
     }
 
     /// Runs `work` in a transaction and commits it, unless it changed nothing.
-    fn transaction<T>(
-        &mut self,
-        work: impl FnOnce(&mut Tx<'_, '_>) -> Result<T, Failure>,
-    ) -> Result<T, Void> {
-        self.hot.begin.execute([]).map_err(|error| Void::Nothing(error.into()))?;
-        let mut tx = Tx::new(self.conn, &mut self.hot, &mut self.state);
+    fn transaction<T>(&mut self, work: impl FnOnce(&mut Tx<'_>) -> Result<T, Failure>) -> Result<T, Void> {
+        self.run_sql("BEGIN IMMEDIATE").map_err(|error| Void::Nothing(error.into()))?;
         let applied = catch_unwind(AssertUnwindSafe(|| {
+            let mut tx = Tx::new(&self.conn, &mut self.state, &mut self.ids)?;
             let done = work(&mut tx)?;
-            tx.seal().map(|wrote| (done, wrote))
+            let wrote = tx.seal()?;
+            Ok((done, wrote, tx.appended))
         }));
-        let appended = std::mem::take(&mut tx.appended);
-        let (done, wrote) = match applied.unwrap_or(Err(Failure::Panic)) {
+        let (done, wrote, appended) = match applied.unwrap_or(Err(Failure::Panic)) {
             Ok(applied) => applied,
             Err(failure) => {
                 self.roll_back(true);
@@ -243,7 +268,8 @@ impl Running<'_> {
             self.roll_back(false);
             return Ok(done);
         }
-        self.hot.commit.execute([]).map_err(|error| self.not_committed(error))?;
+        self.run_sql("COMMIT").map_err(|error| self.not_committed(error))?;
+        self.ids.committed();
         self.shared.commits.store(self.state.commit, Ordering::Relaxed);
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener.filter(|_| !appended.is_empty()) {
@@ -255,6 +281,10 @@ impl Running<'_> {
             bell.ring();
         }
         Ok(done)
+    }
+
+    fn run_sql(&self, sql: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute([]).map(drop)
     }
 
     fn not_committed(&mut self, error: rusqlite::Error) -> Void {
@@ -272,16 +302,22 @@ impl Running<'_> {
     // SQLite may have rolled back by itself already.
     fn roll_back(&mut self, reload: bool) {
         if !self.conn.is_autocommit()
-            && let Err(error) = self.hot.rollback.execute([])
+            && let Err(error) = self.run_sql("ROLLBACK")
         {
             self.broken = Some(error.to_string().into());
         }
         if !reload {
             return;
         }
-        match State::load(self.conn) {
-            Ok(state) => self.state = state,
-            Err(failure) => self.broken = Some(failure.to_string().into()),
+        let ids = if self.ids.rolled_back() { None } else { Some(Dedup::load(&self.conn)) };
+        match (State::load(&self.conn), ids.transpose()) {
+            (Ok(state), Ok(ids)) => {
+                self.state = state;
+                if let Some(ids) = ids {
+                    self.ids = ids;
+                }
+            }
+            (Err(failure), _) | (_, Err(failure)) => self.broken = Some(failure.to_string().into()),
         }
     }
 }
@@ -309,7 +345,7 @@ fn is_sweep(batch: &Batch) -> bool {
     batch.writes.iter().all(|write| matches!(write, Write::Sweep { .. }))
 }
 
-fn apply_batch(tx: &mut Tx<'_, '_>, batch: &Batch) -> Result<Vec<Outcome>, Failure> {
+fn apply_batch(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Outcome>, Failure> {
     tx.at_ms = batch.at_ms;
     batch.writes.iter().map(|write| apply::apply(tx, write)).collect()
 }

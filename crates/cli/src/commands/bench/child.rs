@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
+use switchboard_client::Trust;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -51,7 +52,7 @@ impl Target {
         let child = start(&data).await?;
         let admin = Admin::read(&data)?.ok_or_else(|| broken("the hub wrote no admin.json"))?;
         let address = resolve(&admin.url).await?;
-        let api = Api::open(&admin.url, admin.token, true, PATIENCE)?;
+        let api = Api::open(&admin.url, admin.token, true, PATIENCE, &Trust::default())?;
         Ok(Self { api, address, own: Some(Own { child, dir }) })
     }
 

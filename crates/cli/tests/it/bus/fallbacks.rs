@@ -1,7 +1,8 @@
 //! Long poll, catch-up and history: the same events for clients that cannot keep a socket.
 
 use serde_json::{Value, json};
-use switchboard_testkit::TestHub;
+use switchboard_core::rights::Rights;
+use switchboard_testkit::{PATIENCE, TestHub};
 
 fn path(channel: &str) -> String {
     channel.replace(':', "%3A").replace('/', "%2F")
@@ -22,6 +23,8 @@ async fn a_poll_waits_and_its_cursor_misses_nothing() {
     let first = http.get("/v1/bus/poll").await.json();
     assert_eq!(first["schema"], "leanctx.hive.bus-poll/v1");
     assert_eq!(first["frames"], json!([]), "without a cursor a poll starts at the head");
+    let empty = http.get("/v1/bus/poll?cursor=&wait_ms=0").await.json();
+    assert_eq!(empty["frames"], json!([]), "and so it does with an empty one: {empty}");
     let cursor = first["cursor"].as_str().unwrap().to_owned();
 
     let waiting = {
@@ -227,5 +230,130 @@ async fn pages_of_long_messages_stay_below_a_mebibyte_and_miss_nothing() {
         }
     }
     assert_eq!(seen, 100);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn a_poll_follows_thousands_of_channels() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let vaults = ["one", "two", "three"];
+    for name in vaults {
+        hub.http(&hub.admin()).post("/admin/v1/vaults", &json!({ "name": name })).await;
+    }
+    let mut sender = hub.connect(&a).await;
+    let announced = |name: &&str| json!({ "agent_id": "a", "role": "tester", "vault_id": hub.vault(name) });
+    let agents = vaults.iter().map(announced).collect();
+    sender.hello(&a.instance_id, &Value::Array(agents), &json!({})).await;
+    let channel = |vault: &str, number: usize| {
+        format!("org:{}/vault:{}/c{number}", hub.hub.installation.org_id, hub.vault(vault))
+    };
+    let message = |vault: &str, number: usize, id: &str| {
+        let mut message = hub.message(&format!("{id}-{vault}-{number}"), "finding", "a", "x");
+        message["network"]["channel"] = json!(channel(vault, number));
+        message
+    };
+    for vault in vaults {
+        for number in 0..1000 {
+            sender.send(&message(vault, number, "m")).await;
+            if number % 100 == 99 {
+                for _ in 0..100 {
+                    assert_eq!(sender.answer().await["t"], "message.stored");
+                }
+            }
+        }
+    }
+    // A first poll begins at the heads that the hub's directory knows.
+    let known = async {
+        while hub.hub.streams.all().len() < 3000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, known).await.expect("in time");
+    let http = hub.http(&b);
+    let (mut listed, mut after) = (std::collections::HashSet::new(), String::new());
+    loop {
+        let page = http.get(&format!("/v1/streams{after}")).await.json();
+        let streams = page["streams"].as_array().unwrap();
+        assert!(streams.len() <= 500);
+        listed.extend(streams.iter().map(|stream| stream["id"].as_str().unwrap().to_owned()));
+        match page["next_after"].as_str() {
+            Some(next) => after = format!("?after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(listed.len(), 3000, "page by page each once");
+    let first = http.get("/v1/bus/poll").await.json();
+    let cursor = first["cursor"].as_str().unwrap();
+    assert!(cursor.len() < 20_000, "{} characters for 3000 channels", cursor.len());
+    let stored = sender.ask(&message("two", 500, "news")).await;
+    let next = http.get(&format!("/v1/bus/poll?cursor={cursor}&wait_ms=5000")).await;
+    assert_eq!(next.status, 200, "{}", next.text);
+    assert_eq!(next.json()["frames"][0]["gid"], stored["gid"]);
+    let bent = http.get(&format!("/v1/bus/poll?cursor={}x", &cursor[..cursor.len() - 1])).await;
+    assert_eq!((bent.status, bent.json()["error"]["field"].as_str()), (400, Some("cursor")));
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn one_message_is_found_by_its_id_where_the_caller_may_read_it() {
+    let hub = TestHub::start().await;
+    let (a, b, c) = (hub.token("a").await, hub.token("b").await, hub.token("c").await);
+    let mut sender = hub.agent(&a, "a").await;
+    let _b = hub.agent(&b, "b").await;
+    let mut direct = hub.message("m1", "finding", "a", "for b alone");
+    direct["to"] = json!("b");
+    let gid = sender.ask(&direct).await["gid"].as_str().unwrap().to_owned();
+    let path = format!("/v1/messages/{gid}");
+    let read = hub.http(&b).get(&path).await;
+    assert_eq!(read.status, 200, "{}", read.text);
+    let list = read.json();
+    assert_eq!(list["schema"], "leanctx.hive.message-list/v1");
+    assert_eq!((&list["messages"][0]["gid"], list["messages"].as_array().unwrap().len()), (&json!(gid), 1));
+    assert_eq!(hub.http(&a).get(&path).await.json()["messages"][0]["from"]["mine"], true);
+
+    let event = sender.ask(&publish(&hub, "p1")).await;
+    assert_eq!(event["t"], "published");
+    let (forbidden, unknown) = (hub.http(&c).get(&path).await, hub.http(&c).get("/v1/messages/msg_x").await);
+    assert_eq!((forbidden.status, forbidden.json()["error"]["field"].as_str()), (404, Some("gid")));
+    assert_eq!((forbidden.status, &forbidden.text), (unknown.status, &unknown.text), "alike");
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn streams_are_listed_with_their_heads_for_those_who_may_read_them() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token_of("b", Some("Ben"), Rights::AGENT).await);
+    let mut sender = hub.agent(&a, "a").await;
+    for number in 0..3 {
+        sender.ask(&hub.message(&format!("m{number}"), "finding", "a", "x")).await;
+    }
+    let admin = hub.http(&hub.admin());
+    let swarm = admin.post("/admin/v1/swarms", &json!({ "title": "Retries" })).await.json();
+    let swarm = swarm["swarm_id"].as_str().unwrap().to_owned();
+    let listed = hub.http(&b).get("/v1/streams").await.json();
+    let general = json!({ "id": hub.channel("general"), "network": "org", "name": "general", "vault": "main",
+        "vault_id": hub.vault("main"), "head": 3, "first_available": 1 });
+    assert_eq!(listed["streams"], json!([general]), "a swarm is for its members: {listed}");
+    assert_eq!(
+        (&listed["schema"], &listed["epoch"]),
+        (&json!("switchboard.stream-list/v1"), &json!(hub.hub.installation.epoch))
+    );
+
+    let join = format!("/admin/v1/swarms/{swarm}/join");
+    assert_eq!(admin.post(&join, &json!({ "handle": "quiet-heron", "person": "Ben" })).await.status, 204);
+    let joined = hub.http(&b).get("/v1/streams").await.json();
+    let own = json!({ "id": format!("swarm:{swarm}"), "network": "swarm", "name": "Retries", "head": 0, "first_available": 1 });
+    assert_eq!(joined["streams"], json!([general, own]));
+    assert_eq!(hub.http(&a).get("/v1/streams").await.json()["streams"], json!([general]));
+
+    let bad = hub.http(&b).get("/v1/streams?after=1").await;
+    assert_eq!((bad.status, bad.json()["error"]["field"].as_str()), (400, Some("after")));
+    let tail = format!("/v1/messages?network=org&channel={}&after_seq=2", path(&hub.channel("general")));
+    let tail = hub.http(&b).get(&tail).await.json();
+    assert_eq!(
+        (tail["messages"][0]["seq"].as_u64(), tail["messages"].as_array().unwrap().len()),
+        (Some(3), 1)
+    );
     hub.stop().await;
 }

@@ -11,5 +11,6 @@ mod messages;
 mod questions;
 mod receipts;
 mod rights;
+mod sessions;
 mod slow;
 mod swarm;

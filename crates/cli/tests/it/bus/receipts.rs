@@ -76,10 +76,33 @@ async fn only_the_receiver_may_say_so() {
         socket.send(&receipt(&gid, by, "delivered")).await;
         let error = socket.expect("error").await;
         assert_eq!(error["error"]["code"], code, "{by}: {error}");
+        assert_eq!(error["answers"], "message.receipt", "{by}: {error}");
     }
     receiver.send(&receipt(&json!("msg_unknown"), "b", "read")).await;
     assert_eq!(receiver.expect("error").await["error"]["code"], "not_found");
     receiver.send(&receipt(&gid, "b", "seen")).await;
-    assert_eq!(receiver.expect("error").await["error"]["field"], "state");
+    let error = receiver.expect("error").await;
+    assert_eq!((&error["error"]["field"], &error["answers"]), (&json!("state"), &json!("message.receipt")));
+    let agents = json!([{ "agent_id": "b", "role": "tester", "vault_id": "0".repeat(32) }]);
+    other.send(&json!({ "t": "hello", "instance_id": c.instance_id, "agents": agents })).await;
+    assert_eq!(other.expect("error").await["answers"], "hello");
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_said_just_before_leaving_counts_and_is_announced() {
+    let Pair { hub, mut sender, receiver, gid, .. } = direct_message().await;
+    let farewell = hub.message("farewell", "finding", "b", "bye");
+    receiver.send_and_close(&[receipt(&gid, "b", "read"), farewell]).await;
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let frame = sender.next().await.expect("still open");
+        if ["message.status", "message.deliver"].iter().any(|t| frame["t"] == **t) {
+            heard.push(frame);
+        }
+    }
+    heard.sort_by_key(|frame| frame["t"].as_str().unwrap().to_owned());
+    assert_eq!(heard[0]["body"]["text"], "bye", "the message was taken: {heard:?}");
+    assert_eq!(heard[1]["state"], "read", "the sender hears of the receipt without saying hello again");
     hub.stop().await;
 }

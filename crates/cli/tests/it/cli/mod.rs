@@ -9,8 +9,10 @@ mod demo;
 mod doctor;
 mod explain;
 mod inbox;
+mod proxy;
 mod secrets;
 mod serve;
+mod tls;
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};

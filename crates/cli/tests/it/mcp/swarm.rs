@@ -46,8 +46,14 @@ async fn swarm_messages_are_untrusted_and_name_nobody() {
         ("bus_reply", json!({ "gid": sent.data["gid"], "text": "me too" })),
     ] {
         let foreign = outsider.refused(tool, arguments.clone()).await;
-        assert!(foreign.contains("code: not_found") || foreign.contains("no_handle"), "{tool}: {foreign}");
+        assert!(foreign.contains("code: not_found"), "{tool}: {foreign}");
+        let mut unknown = arguments;
+        unknown["gid"] = json!("msg_unknown");
+        assert_eq!(outsider.refused(tool, unknown).await, foreign, "{tool}");
     }
+    let agents = hub.http(&hub.admin()).get("/v1/agents").await.text;
+    assert!(agents.contains("\"ada-laptop\""), "{agents}");
+    assert!(!agents.contains("\"cy\""), "a foreign message announces nobody, like an unknown one: {agents}");
     assert!(
         outsider.refused("bus_send", json!({ "text": "hi", "swarm": swarm })).await.contains("no_handle")
     );

@@ -106,3 +106,28 @@ async fn many_waiting_agents_are_all_woken_by_one_message() {
         assert_eq!(woken(call).await.data["messages"][0]["gid"], sent.data["gid"]);
     }
 }
+
+#[tokio::test]
+async fn a_second_request_under_a_running_id_is_refused_and_the_first_is_answered() {
+    let hub = TestHub::start().await;
+    let ada = Mcp::open(&hub, &hub.token("ada").await).await;
+    let ben = Mcp::open(&hub, &hub.token("ben").await).await;
+    let call = |wait_ms| {
+        let params = json!({ "name": "bus_inbox", "arguments": { "wait_ms": wait_ms } });
+        json!({ "jsonrpc": "2.0", "id": "seven", "method": "tools/call", "params": params })
+    };
+    let first = {
+        let (ben, call) = (ben.clone(), call(15_000));
+        tokio::spawn(async move { ben.post(&call).await })
+    };
+    until_waiting(&hub, 1).await;
+    let second = tokio::time::timeout(PATIENCE, ben.post(&call(0))).await.expect("answered in time");
+    assert_eq!((second.status, &second.message["id"]), (400, &json!("seven")), "{}", second.text);
+    assert_eq!(second.message["error"]["code"], -32600, "{}", second.text);
+
+    ada.done("bus_send", json!({ "text": "for the first" })).await;
+    let first = tokio::time::timeout(PATIENCE, first).await.expect("answered in time").unwrap();
+    assert!(first.message["result"]["content"][0]["text"].as_str().unwrap().contains("for the first"));
+    let third = ben.post(&call(0)).await;
+    assert!(third.message["result"].is_object(), "with its answer the id is free: {}", third.text);
+}

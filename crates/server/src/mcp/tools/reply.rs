@@ -1,7 +1,7 @@
 //! `bus_reply`.
 
 use super::send::{Waited, appended, compose, deadline, report, set_id, write};
-use super::{Reply, locate, no_message};
+use super::{Reply, locate, network_of, no_message, vault_of};
 use crate::mcp::Door;
 use crate::mcp::args::{self, Common};
 use crate::mcp::call::Call;
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use switchboard_core::event::StoredEvent;
 use switchboard_core::write::{Outcome, Write};
 use switchboard_engine::submit::receipt;
-use switchboard_engine::viewer::Viewer;
 use switchboard_engine::{inbox, refusal};
 use switchboard_protocol::Detail;
 use switchboard_protocol::message::{Network, Receipt, ReceiptState};
@@ -23,10 +22,10 @@ pub(super) async fn run(
 ) -> Result<Reply, Detail> {
     let common = Common::take(&mut arguments)?;
     let reply: args::Reply = args::read(arguments)?;
-    let place = locate(door, &reply.gid, "gid").await?;
-    let call = Call::begin(door, caller, common, place.vault()).await?;
-    let original = readable(&call, &reply.gid).await?;
-    let network = place.network(&call.hub);
+    let found = locate(door, &caller, &reply.gid, "gid").await?;
+    let original = found.event.filter(|event| event.kind.is_message()).ok_or_else(|| no_message("gid"))?;
+    let call = Call::begin(door, caller, common, vault_of(&found.owner)).await?;
+    let network = network_of(&call.hub, &found.owner);
     let to = match &network {
         Network::Org { .. } => addressee(&call, &original),
         Network::Swarm { .. } => None,
@@ -45,16 +44,6 @@ pub(super) async fn run(
     }
     let stored = appended(outcomes.into_iter().next().unwrap_or(Outcome::Done))?;
     report(&call, &message, &stored, Waited::default()).await
-}
-
-/// The message, if the caller may read it.
-async fn readable(call: &Call, gid: &str) -> Result<StoredEvent, Detail> {
-    let id = call.hub.gids.event(gid).ok_or_else(|| no_message("gid"))?;
-    let found = call.hub.store().events(vec![id]).await.map_err(|error| refusal::store(&error))?;
-    let viewer = Viewer::instance(&call.caller.who);
-    let member = |event: &StoredEvent| call.hub.is_member(&call.caller.who, event.id.stream);
-    let event = found.into_iter().flatten().next().filter(|event| viewer.may_read(event) && member(event));
-    event.filter(|event| event.kind.is_message()).ok_or_else(|| no_message("gid"))
 }
 
 /// Whom a reply is for: the sender; for more on an own message, whoever that one was for.

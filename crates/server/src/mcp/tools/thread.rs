@@ -1,7 +1,7 @@
 //! `bus_thread`.
 
 use super::inbox::checked_limit;
-use super::{Items, Reply, counted, locate, no_message};
+use super::{Items, Reply, counted, locate, network_of, no_message, vault_of};
 use crate::mcp::Door;
 use crate::mcp::args::{self, Common};
 use crate::mcp::call::Call;
@@ -11,8 +11,6 @@ use rmcp::model::JsonObject;
 use std::sync::Arc;
 use switchboard_core::limits::HISTORY_PAGE_MAX;
 use switchboard_engine::read::history::{Query, page};
-use switchboard_engine::refusal;
-use switchboard_engine::viewer::Viewer;
 use switchboard_protocol::{Code, Detail};
 
 const LIMIT: usize = 50;
@@ -25,16 +23,14 @@ pub(super) async fn run(
     let common = Common::take(&mut arguments)?;
     let asked: args::Thread = args::read(arguments)?;
     let limit = checked_limit(asked.limit, LIMIT, HISTORY_PAGE_MAX)?;
-    let place = locate(door, &asked.gid, "gid").await?;
-    let call = Call::begin(door, caller, common, place.vault()).await?;
+    let found = locate(door, &caller, &asked.gid, "gid").await?;
+    let call = Call::begin(door, caller, common, vault_of(&found.owner)).await?;
     let hub = &call.hub;
-    let found = hub.store().events(vec![place.id]).await.map_err(|error| refusal::store(&error))?;
-    let viewer = Viewer::instance(&call.caller.who);
-    let event = found.into_iter().flatten().next().filter(|event| viewer.may_read(event));
     // The first message may be gone or for others alone: its id still names the thread.
-    let thread = hub.gids.gid(event.map_or(place.id, |event| event.thread));
+    let thread = hub.gids.gid(found.event.map_or(found.id, |event| event.thread));
     let query = Query {
-        network: place.network(hub),
+        network: network_of(hub, &found.owner),
+        after_seq: None,
         thread_id: Some(&thread),
         after_gid: asked.after.as_deref(),
         limit,

@@ -182,9 +182,9 @@ pub(crate) fn swarm(row: &dyn Row) -> Result<SwarmRow, Failure> {
     })
 }
 
-/// A person's handles, with the swarm in the last column.
+/// Everybody's handles, with the swarm in the last column.
 pub(crate) const MEMBERSHIPS: &str = "SELECT h.handle, h.person, h.since_ms, m.swarm
-     FROM memberships m JOIN handles h ON h.handle = m.handle WHERE m.person = $1 ORDER BY m.swarm";
+     FROM memberships m JOIN handles h ON h.handle = m.handle ORDER BY m.person, m.swarm";
 
 /// A handle.
 pub(crate) const HANDLE: &str = "SELECT handle, person, since_ms FROM handles WHERE handle = $1";

@@ -1,7 +1,5 @@
-//! This backend's own ways of doing what is done for every message; all else is in [`crate::rules`].
+//! The rules of [`crate::rules`] on SQLite.
 
-mod append;
 mod rows;
-mod sweep;
 
 pub(crate) use crate::rules::apply;

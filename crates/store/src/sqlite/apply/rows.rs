@@ -1,21 +1,21 @@
 //! The rules on SQLite: values and rows, and the transaction as the rules see it.
 
+use super::super::dedup::{Entry as IdEntry, key};
 use super::super::state::{Counter, Head, State};
 use super::super::tx::Tx;
-use super::{append, sweep};
 use crate::rules;
-use crate::rules::failure::{Applied, Failure, Stop};
+use crate::rules::failure::{Failure, Stop};
 use crate::rules::notice::{self, Receipted};
 use crate::rules::value::{Params, Row, Value};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{OptionalExtension as _, ToSql, params_from_iter};
+use rusqlite::{ToSql, params_from_iter};
 use std::borrow::Cow;
 use std::sync::Arc;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::{EventId, InstanceNo, StreamId};
+use switchboard_core::ids::{InstanceNo, StreamId};
 use switchboard_core::log::Entry;
 use switchboard_core::time::WallMs;
-use switchboard_core::write::{Append, Appended, Dedup, Receipt};
+use switchboard_core::write::{Appended, Dedup, Receipt};
 
 impl ToSql for Value<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -52,7 +52,7 @@ fn values_of<'p>(params: Params<'p>) -> impl rusqlite::Params + 'p {
     params_from_iter(params.iter().map(|param| param.as_value()))
 }
 
-impl rules::Tx for Tx<'_, '_> {
+impl rules::Tx for Tx<'_> {
     fn at_ms(&self) -> WallMs {
         self.at_ms
     }
@@ -87,16 +87,8 @@ impl rules::Tx for Tx<'_, '_> {
         Ok(())
     }
 
-    fn append(&mut self, append: &Append) -> Applied {
-        append::append(self, append)
-    }
-
-    fn sweep(&mut self, limit: usize) -> Applied {
-        sweep::sweep(self, limit)
-    }
-
     fn create_stream(&mut self, head: Head) -> Result<StreamId, Stop> {
-        append::create_stream(self, head)
+        rules::create_stream(self, head)
     }
 
     fn store(
@@ -118,35 +110,27 @@ impl rules::Tx for Tx<'_, '_> {
         instance: InstanceNo,
         client_id: &str,
     ) -> Result<Option<([u8; 16], Appended)>, Failure> {
-        let first = self.hot.find_dedup.query_row(rusqlite::params![instance.0, client_id], |row| {
-            let appended = Appended {
-                id: EventId::from_row(row.get(1)?),
-                thread: EventId::from_row(row.get(2)?),
-                at_ms: row.get(3)?,
-                expires_at_ms: row.get(4)?,
-                repeat: true,
-            };
-            Ok((row.get(0)?, appended))
-        });
-        Ok(first.optional()?)
+        let first = self.ids.find(self.conn, &key(instance, client_id), self.at_ms)?;
+        Ok(first.map(|first| (first.digest, first.repeat())))
     }
 
-    fn remember_id(
-        &mut self,
-        instance: InstanceNo,
-        dedup: &Dedup,
-        event: &StoredEvent,
-    ) -> Result<(), Failure> {
-        let key = rusqlite::params![
-            instance.0,
-            dedup.client_id,
-            dedup.digest,
-            event.id.row(),
-            event.thread.row(),
-            event.at_ms,
-            event.expires_at_ms
-        ];
-        self.hot.insert_dedup.execute(key)?;
+    fn remember_id(&mut self, instance: InstanceNo, dedup: &Dedup, first: &Appended) -> Result<(), Failure> {
+        self.ids.insert(key(instance, &dedup.client_id), IdEntry::new(dedup, first));
+        Ok(())
+    }
+
+    // What stands in memory alone is made again from the rows of its messages: it is written before they go.
+    fn messages_go(&mut self, ids: &[(InstanceNo, String)]) -> Result<(), Failure> {
+        if ids.iter().any(|(instance, id)| self.ids.is_recent(&key(*instance, id))) {
+            self.ids.flush_all(self.conn, self.state.commit + 1, self.at_ms)?;
+        }
+        Ok(())
+    }
+
+    fn sweep_ids(&mut self, limit: usize, _: &mut usize) -> Result<(), Failure> {
+        if self.ids.sweep(self.conn, self.at_ms, limit)? {
+            self.changed();
+        }
         Ok(())
     }
 

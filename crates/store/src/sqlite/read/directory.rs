@@ -241,11 +241,11 @@ pub(crate) fn swarms(conn: &Connection) -> rusqlite::Result<Vec<SwarmRow>> {
     rows.collect()
 }
 
-pub(crate) fn memberships(conn: &Connection, person: PersonNo) -> rusqlite::Result<Vec<(String, HandleRow)>> {
+pub(crate) fn memberships(conn: &Connection) -> rusqlite::Result<Vec<(String, HandleRow)>> {
     let sql = "SELECT m.swarm, h.handle, h.person, h.since_ms FROM memberships m JOIN handles h ON h.handle = m.handle
-               WHERE m.person = ? ORDER BY m.swarm";
+               ORDER BY m.person, m.swarm";
     let mut statement = conn.prepare_cached(sql)?;
-    let rows = statement.query_map([person.0], |row| {
+    let rows = statement.query_map([], |row| {
         let handle = HandleRow { handle: row.get(1)?, person: PersonNo(row.get(2)?), since_ms: row.get(3)? };
         Ok((row.get(0)?, handle))
     })?;

@@ -41,6 +41,58 @@ pub struct Embedded {
     serving: JoinHandle<()>,
 }
 
+/// A store that was opened.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// What it is, as `status` says it.
+    pub backend: &'static str,
+}
+
+impl From<SqliteStore> for Opened {
+    fn from(store: SqliteStore) -> Self {
+        Self { store: Arc::new(store), backend: "sqlite" }
+    }
+}
+
+/// Opens the store that the configuration asks for; what is kept beside it is in `dir`.
+pub async fn open(dir: &Path, config: &Config) -> Result<Opened, Failure> {
+    match config.store.url.split_once(':') {
+        None => tokio::task::block_in_place(|| open_store(dir, config)).map(Into::into),
+        Some(("sqlite", path)) => {
+            tokio::task::block_in_place(|| open_store(Path::new(path), config)).map(Into::into)
+        }
+        Some(_) => open_database(dir, config).await,
+    }
+}
+
+#[cfg(feature = "postgres")]
+async fn open_database(dir: &Path, config: &Config) -> Result<Opened, Failure> {
+    use switchboard_store::postgres::{Address, OpenError, Options, PostgresStore};
+    crate::place::make(dir)?;
+    let options = Options { search: config.store.search, ..Options::default() };
+    let opened = match Address::parse(&config.store.url) {
+        Ok(address) => PostgresStore::connect(address, options).await,
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(store) => Ok(Opened { store: Arc::new(store), backend: "postgres" }),
+        Err(error @ OpenError::Newer { .. }) => {
+            let message = format!("The store cannot be used: {error}. Nothing was changed.");
+            Err(Failure::new(Exit::Refused, "SB0204", message).next("start the newer version again"))
+        }
+        Err(error) => {
+            Err(Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}.")))
+        }
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_database(_: &Path, _: &Config) -> Result<Opened, Failure> {
+    let message = "This program was built without PostgreSQL.".to_owned();
+    Err(Failure::new(Exit::Refused, "SB0205", message).next("use one with the feature `postgres`"))
+}
+
 /// Opens the store in `dir`. Blocks on the disk.
 pub fn open_store(dir: &Path, config: &Config) -> Result<SqliteStore, Failure> {
     let options = Options {
@@ -89,7 +141,12 @@ pub async fn bind(address: &str) -> Result<TcpListener, Failure> {
 
 impl Embedded {
     /// Starts a hub on `store` behind `listener`.
-    pub async fn start(store: SqliteStore, config: &Config, listener: TcpListener) -> Result<Self, Failure> {
+    pub async fn start(
+        opened: impl Into<Opened>,
+        config: &Config,
+        listener: TcpListener,
+    ) -> Result<Self, Failure> {
+        let Opened { store, backend } = opened.into();
         let address = listener.local_addr().map_err(|error| {
             Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
         })?;
@@ -99,9 +156,9 @@ impl Embedded {
             .public_url
             .as_deref()
             .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
-        let settings = settings(config, &store, &url).await?;
+        let settings = settings(config, &*store, &url).await?;
         let ports = Ports {
-            store: Arc::new(store),
+            store,
             doorbell: Arc::new(LocalDoorbell::new()),
             clock: Arc::new(SystemClock::default()),
             entropy: Arc::new(SystemEntropy),
@@ -110,7 +167,7 @@ impl Embedded {
             Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
-        let mut doors = Doors::new(hub.clone(), "sqlite");
+        let mut doors = Doors::new(hub.clone(), backend);
         doors.origins = Arc::new(config.server.origins.clone());
         doors.mcp.allowed_hosts.clone_from(&config.server.hosts);
         let serving = tokio::spawn(listen::serve(listener, doors, hub.stopping().clone()));
@@ -164,7 +221,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn settings(config: &Config, store: &SqliteStore, url: &str) -> Result<Settings, Failure> {
+async fn settings(config: &Config, store: &dyn Store, url: &str) -> Result<Settings, Failure> {
     let mut days = config.retention.org_days;
     if let Some(personal) = config.retention.personal_days {
         let instances = store.instances().await.map_err(|error| store_failure(&error))?;

@@ -60,7 +60,7 @@ async fn until_ended(
     // Whoever has read that the hub is ready may end it in order.
     let mut signals = Signals::listen();
     // The store first: a second hub on the same data is the mistake to name, not its port.
-    let store = tokio::task::block_in_place(|| embedded::open_store(dir, config))?;
+    let store = embedded::open(dir, config).await?;
     let listener = embedded::bind(listen).await?;
     let embedded = Embedded::start(store, config, listener).await?;
     let admin =
@@ -72,9 +72,12 @@ async fn until_ended(
     let closed = async {
         if until_stdin_closes { signals::stdin_closed().await } else { std::future::pending().await }
     };
+    let mut ended = Ok(());
     tokio::select! {
         () = signals.next() => {}
         () = closed => {}
+        // Nothing else ends the hub from inside: its store began another epoch.
+        () = embedded.hub.stopping().cancelled() => ended = Err(void()),
     }
     tracing::info!("stopping: what was taken is finished; a second signal ends at once");
     tokio::select! {
@@ -86,7 +89,13 @@ async fn until_ended(
     }
     admin.remove(dir);
     tracing::info!("stopped");
-    Ok(())
+    ended
+}
+
+fn void() -> Failure {
+    let message =
+        "The database has lost commits that were acknowledged, after a fail-over: a new epoch has begun.";
+    Failure::new(Exit::Refused, "SB0205", message.to_owned()).next("start it again: clients then start over")
 }
 
 fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {

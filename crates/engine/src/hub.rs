@@ -8,19 +8,19 @@ use crate::stream::{Stream, Streams};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use switchboard_core::event::StoredEvent;
 use switchboard_core::gid::GidCipher;
 use switchboard_core::ids::{PersonNo, StreamId, VaultId};
 use switchboard_core::keys::HubKeys;
 use switchboard_core::port::doorbell::{Doorbell, Topic};
 use switchboard_core::port::store::{
-    CommitListener, Genesis, Installation, Store, StoreError, StreamOwner, SwarmRow,
+    CommitListener, Genesis, Installation, InstanceRow, Store, StoreError, StreamOwner, SwarmRow,
 };
 use switchboard_core::principal::{InstanceKind, Principal};
 use switchboard_core::random::{self, Entropy};
 use switchboard_core::rights::{Right, Rights};
-use switchboard_core::time::Clock;
+use switchboard_core::time::{Clock, WallMs};
 use switchboard_core::write::{Batch, Outcome, VaultInfo, Write};
 use switchboard_protocol::Detail;
 use tokio_util::sync::CancellationToken;
@@ -96,6 +96,8 @@ pub struct Hub {
     pub sessions: crate::session::Sessions,
     pub(crate) vaults: RwLock<HashMap<VaultId, VaultInfo>>,
     pub(crate) swarms: RwLock<SwarmTable>,
+    /// Whether every live credential is its owner's.
+    personal: AtomicBool,
     reading: tokio::sync::Mutex<()>,
     /// Names this run of this process: the agents of a dead one are closed.
     pub node: u64,
@@ -129,6 +131,7 @@ impl Hub {
             sessions: crate::session::Sessions::default(),
             vaults: RwLock::default(),
             swarms: RwLock::default(),
+            personal: AtomicBool::default(),
             reading: tokio::sync::Mutex::default(),
             node: u64::from_be_bytes(random::bytes(&*ports.entropy)) >> 1,
             stop: CancellationToken::new(),
@@ -153,6 +156,7 @@ impl Hub {
     async fn read_directory(&self) -> Result<(), StoreError> {
         self.read_vaults().await?;
         self.read_swarms().await?;
+        self.read_people().await;
         let mut after = 0;
         loop {
             let page = self.store().streams(after).await?;
@@ -184,6 +188,24 @@ impl Hub {
         }
         *self.swarms.write() = table;
         Ok(())
+    }
+
+    /// Looks whose the live credentials are. What cannot be read counts as several people's, which keeps messages longer.
+    pub(crate) async fn read_people(&self) {
+        let _turn = self.reading.lock().await; // as above
+        let owners_own = |row: &InstanceRow| row.revoked_ms.is_some() || row.owner == self.installation.owner;
+        let personal = self.store().instances().await.map(|rows| rows.iter().all(owners_own));
+        if let Err(error) = &personal {
+            tracing::warn!(%error, "credentials could not be read; messages are kept as in an organization");
+        }
+        self.personal.store(personal.unwrap_or(false), Ordering::Relaxed);
+    }
+
+    /// How long what is said in the organization from now on is kept.
+    #[must_use]
+    pub fn org_keep_ms(&self) -> WallMs {
+        let personal = self.settings.personal_keep_ms.filter(|_| self.personal.load(Ordering::Relaxed));
+        personal.unwrap_or(self.settings.org_keep_ms)
     }
 
     fn rung(&self, topic: Topic) {

@@ -88,6 +88,12 @@ impl std::fmt::Debug for Pending {
 }
 
 impl Pending {
+    /// How many there are.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.acks.len()
+    }
+
     /// Waits until they are there, or are not.
     pub async fn wait(self) -> Settled {
         Settled { acks: self.acks, result: self.outcomes.await }

@@ -87,11 +87,7 @@ pub(crate) fn task_data(hub: &Hub) -> TaskData {
         frame::member(&mut data, "state", &change.state);
         data.into()
     };
-    TaskData {
-        render: Arc::new(render),
-        keep_ms: hub.settings.org_keep_ms,
-        by: hub.installation.hub_instance,
-    }
+    TaskData { render: Arc::new(render), keep_ms: hub.org_keep_ms(), by: hub.installation.hub_instance }
 }
 
 /// Removes what retention says, in steps small enough that writers never wait long.

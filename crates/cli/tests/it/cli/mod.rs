@@ -1,5 +1,7 @@
 //! The program as people and scripts use it: its commands, what they print, how they end.
 
+#![cfg_attr(not(unix), expect(unused, reason = "tests with signals run on Unix only"))]
+
 mod ask;
 mod backup;
 mod bench;
@@ -13,6 +15,8 @@ mod proxy;
 mod secrets;
 mod serve;
 mod tls;
+#[cfg(all(unix, feature = "otel"))]
+mod traces;
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -196,7 +200,7 @@ impl Hub {
     /// A command about this hub.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program(arguments);
-        command.arg("--data-dir").arg(&self.dir);
+        command.arg("--data-dir").arg(&self.dir).envs(switchboard_testkit::store::variables(&self.dir));
         command
     }
 

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 /// How long the hub has to stop, all in all.
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// How often a node sets its clock by that of a store it shares with others.
-const CLOCK_EVERY: Duration = Duration::from_secs(60);
+const CLOCK_EVERY: Duration = Duration::from_mins(1);
 /// Difference between the two that is worth a warning.
 const CLOCK_WARN_MS: i64 = 5 * SECOND_MS;
 /// Length the write-ahead log starts with: enough that it does not grow under load, little enough to be made at once.

@@ -90,3 +90,10 @@ pub const SWEEP_ROWS_MAX: usize = 500;
 pub const DISK_RESERVE_BYTES: u64 = 16 << 20;
 /// Log commits between two signed checkpoints.
 pub const CHECKPOINT_COMMITS: u64 = 1000;
+
+/// Between two beats of a node that shares its store.
+pub const NODE_BEAT_MS: WallMs = 4 * SECOND_MS;
+/// A node that has not beaten for so long is dead: its agents close.
+pub const NODE_DEAD_MS: WallMs = 18 * SECOND_MS;
+/// How long a lease of a node lasts unless it is kept.
+pub const NODE_LEASE_MS: WallMs = 14 * SECOND_MS;

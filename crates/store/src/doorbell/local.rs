@@ -61,7 +61,7 @@ mod tests {
             let heard = Arc::clone(&heard);
             bell.listen(Arc::new(move |topic| heard.lock().push((name, topic))));
         }
-        let topics = [Topic::Stream(StreamId(1)), Topic::Credentials];
+        let topics = [Topic::Stream(StreamId(1), 3), Topic::Credentials];
         bell.ring(&topics);
         let expected: Vec<_> =
             ["a", "b"].iter().flat_map(|name| topics.iter().map(|topic| (*name, *topic))).collect();

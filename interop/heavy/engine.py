@@ -35,7 +35,7 @@ class Engine:
         self.git("remote", "add", "origin", "https://github.com/acme/payments.git")
         self.configure()
         self.connect()
-        self.synced = self.command("hive", "sync")
+        self.command("hive", "sync")
 
     def git(self, *arguments):
         subprocess.run(["git", *arguments], cwd=self.project, env=self.env, check=True)
@@ -107,6 +107,13 @@ class Engine:
         """What the engine's MCP tool for agents answers."""
         result = self.call("ctx_agent", {"action": action} | arguments)
         return "\n".join(block.text for block in result.content)
+
+    def vault_address(self) -> str:
+        """The vault that its project's repository is shared in, as `hive status` names it."""
+        status = self.command("hive", "status")
+        shared = re.search(r"^Project: .* (\S+/\S+) \(shared\)$", status, re.MULTILINE)
+        assert shared, status
+        return shared[1]
 
     def knows(self, other: "Engine") -> bool:
         """Whether the hub told this engine of the other's agent."""

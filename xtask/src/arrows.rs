@@ -32,7 +32,7 @@ const EVERYTHING: [&str; 6] = [
 const TESTKIT: &str = "switchboard-testkit";
 
 /// Heavy libraries and the crates that may name them. Tests and the testkit may use any.
-const CONFINED: [(&str, &[&str]); 16] = [
+const CONFINED: [(&str, &[&str]); 20] = [
     ("rusqlite", &["switchboard-store"]),
     ("libsqlite3-sys", &["switchboard-store"]),
     ("axum", &["switchboard-server"]),
@@ -49,6 +49,10 @@ const CONFINED: [(&str, &[&str]); 16] = [
     ("clap", &["switchboard"]),
     ("toml", &["switchboard"]),
     ("tracing-subscriber", &["switchboard"]),
+    ("tracing-opentelemetry", &["switchboard"]),
+    ("opentelemetry", &["switchboard"]),
+    ("opentelemetry-otlp", &["switchboard"]),
+    ("opentelemetry_sdk", &["switchboard"]),
 ];
 
 /// Crates that must stay free of whole families of libraries, also through others.

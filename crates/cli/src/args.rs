@@ -266,7 +266,7 @@ pub struct Place {
 /// `inbox`.
 #[derive(Debug, Args)]
 pub struct Inbox {
-    /// Go on showing messages as they pass; your own are not repeated.
+    /// Go on showing messages as they pass; your own are not repeated. Under an agent's bearer others can write to it meanwhile.
     #[arg(long, short)]
     pub follow: bool,
     /// Only this vault, by name or id.

@@ -5,6 +5,8 @@
 //! must be goes into `validate.rs`.
 
 mod environment;
+mod headers;
+mod hidden;
 mod nearest;
 mod schema;
 mod validate;
@@ -14,8 +16,10 @@ use crate::failure::{Exit, Failure};
 use crate::place;
 use std::path::{Path, PathBuf};
 
+pub use headers::otel_headers;
+pub use hidden::Hidden;
 pub use schema::{
-    Config, Doorbell, Key, Limits, Log, LogFormat, Retention, SECTIONS, Section, Server, Store,
+    Config, Doorbell, Key, Limits, Log, LogFormat, Otel, Retention, SECTIONS, Section, Server, Store,
 };
 
 /// Longest file that is read.
@@ -77,7 +81,7 @@ pub fn parse(
     Ok(config)
 }
 
-fn wrong(message: String) -> Failure {
+pub(crate) fn wrong(message: String) -> Failure {
     Failure::new(Exit::Usage, "SB0206", message)
 }
 
@@ -172,6 +176,24 @@ mod tests {
         assert!(
             refused("[server]\ntrusted_proxies = [\"10.0.0.0/33\"]\n").contains("server.trusted_proxies")
         );
+    }
+
+    #[test]
+    fn traces_are_checked_and_their_headers_are_not_shown() {
+        let config = with("[otel]\nheaders = [\"x-api-key: CANARY\"]\n", &[]).unwrap();
+        assert_eq!(otel_headers(&config.otel).unwrap(), [("x-api-key".into(), "CANARY".into())]);
+        assert!(!format!("{config:?}{}", toml::to_string(&config).unwrap()).contains("CANARY"));
+        assert!(refused("[otel]\nendpoint = \"127.0.0.1:4318\"\n").contains("otel.endpoint"));
+        assert!(refused("[otel]\nendpoint = \"http://user:CANARY@x\"\n").ends_with("`headers` instead."));
+        assert!(refused("[otel]\nsample_ratio = 1.5\n").contains("otel.sample_ratio"));
+        assert!(refused("[otel]\nsample_ratio = nan\n").contains("otel.sample_ratio"));
+        let message = refused("[otel]\nheaders = [\"a: b\", \"CANARY\"]\n");
+        assert!(message.contains("otel.headers, number 2") && !message.contains("CANARY"), "{message}");
+        let variables =
+            [("SWITCHBOARD_OTEL_SAMPLE_RATIO", "0.25"), ("SWITCHBOARD_OTEL_HEADERS", "a: b, c: d")];
+        let config = with("", &variables).unwrap();
+        assert!((config.otel.sample_ratio - 0.25).abs() < f64::EPSILON);
+        assert_eq!(otel_headers(&config.otel).unwrap().len(), 2);
     }
 
     #[test]

@@ -9,13 +9,14 @@ use std::time::Duration;
 use switchboard_client::Secret;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::limits::DISK_RESERVE_BYTES;
-use switchboard_core::port::store::{Store, StoreError};
+use switchboard_core::port::store::StoreError;
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
 use switchboard_core::time::{DAY_MS, HOUR_MS, SystemClock, WallMs};
 use switchboard_engine::once::Request;
 use switchboard_engine::{Founding, Hub, Ports, Settings, manage};
 use switchboard_protocol::admin::TokenOut;
+use switchboard_server::trace::Traces;
 use switchboard_server::{Doors, listen};
 use switchboard_store::doorbell::LocalDoorbell;
 use switchboard_store::sqlite::{OpenError, Options, SqliteStore};
@@ -88,8 +89,13 @@ pub async fn bind(address: &str) -> Result<TcpListener, Failure> {
 }
 
 impl Embedded {
-    /// Starts a hub on `store` behind `listener`.
-    pub async fn start(store: SqliteStore, config: &Config, listener: TcpListener) -> Result<Self, Failure> {
+    /// Starts a hub on `store` behind `listener`. `traces`: who takes its spans.
+    pub async fn start(
+        store: SqliteStore,
+        config: &Config,
+        listener: TcpListener,
+        traces: Traces,
+    ) -> Result<Self, Failure> {
         let address = listener.local_addr().map_err(|error| {
             Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
         })?;
@@ -99,7 +105,7 @@ impl Embedded {
             .public_url
             .as_deref()
             .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
-        let settings = settings(config, &store, &url).await?;
+        let settings = settings(config, &url);
         let ports = Ports {
             store: Arc::new(store),
             doorbell: Arc::new(LocalDoorbell::new()),
@@ -111,6 +117,8 @@ impl Embedded {
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), "sqlite");
+        doors.traces = traces;
+        doors.room = listen::Room::within(crate::limits::granted_files());
         doors.origins = Arc::new(config.server.origins.clone());
         doors.mcp.allowed_hosts.clone_from(&config.server.hosts);
         let serving = tokio::spawn(listen::serve(listener, doors, hub.stopping().clone()));
@@ -164,23 +172,18 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-async fn settings(config: &Config, store: &SqliteStore, url: &str) -> Result<Settings, Failure> {
-    let mut days = config.retention.org_days;
-    if let Some(personal) = config.retention.personal_days {
-        let instances = store.instances().await.map_err(|error| store_failure(&error))?;
-        if instances.windows(2).all(|pair| pair[0].owner == pair[1].owner) {
-            days = personal;
-        }
-    }
-    Ok(Settings {
-        org_keep_ms: WallMs::from(days) * DAY_MS,
-        swarm_keep_ms: WallMs::from(config.retention.swarm_days_after_close) * DAY_MS,
+fn settings(config: &Config, url: &str) -> Settings {
+    let days = |days: u32| WallMs::from(days) * DAY_MS;
+    Settings {
+        org_keep_ms: days(config.retention.org_days),
+        personal_keep_ms: config.retention.personal_days.map(days),
+        swarm_keep_ms: days(config.retention.swarm_days_after_close),
         question_deadline_ms: WallMs::from(config.limits.question_deadline_hours) * HOUR_MS,
         swarm_messages_per_hour: config.limits.swarm_messages_per_hour,
         presence_grace: Duration::from_secs(config.limits.presence_grace_seconds.into()),
         public_url: url.to_owned(),
         ..Settings::default()
-    })
+    }
 }
 
 #[cfg(test)]

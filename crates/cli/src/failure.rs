@@ -92,7 +92,13 @@ impl From<&Detail> for Failure {
         if let Some(field) = detail.field.as_deref().filter(|field| !message.contains(*field)) {
             message = format!("{field}: {message}");
         }
-        Self { exit: Exit::Refused, sb: detail.sb.clone(), message, next: None }
+        // The hub speaks of its routes; who sits at a terminal has commands.
+        let next = match detail.sb.as_deref() {
+            Some("SB0106") => Some("`switchboard agents` shows who can be written to"),
+            Some("SB0107") => Some("`switchboard token list` shows the instances"),
+            _ => None,
+        };
+        Self { exit: Exit::Refused, sb: detail.sb.clone(), message, next: next.map(str::to_owned) }
     }
 }
 

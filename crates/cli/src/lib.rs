@@ -16,6 +16,11 @@ mod logging;
 mod messages;
 mod place;
 mod signals;
+#[cfg(feature = "otel")]
+mod telemetry;
+#[cfg(not(feature = "otel"))]
+#[path = "telemetry_absent.rs"]
+mod telemetry;
 mod terminal;
 mod time;
 
@@ -55,7 +60,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     }
     if let Some(filter) = global.log.as_deref() {
         let log = config::Log { level: "warn".into(), ..config::Log::default() };
-        logging::start(Some(filter), &log).map_err(|error| Failure::usage(format!("--log: {error}.")))?;
+        logging::start(Some(filter), &log, None)
+            .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
     }
     match command {
         Command::Config(command) => return commands::config::run(&global, output, &command),

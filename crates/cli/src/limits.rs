@@ -10,10 +10,22 @@ pub fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Files this process may have open; `None` when there is no bound.
+/// Files this process may raise its bound to; `None` when there is no bound.
 #[cfg(unix)]
 pub fn open_files() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum
+}
+
+/// Files this process may have open as it is now; `None` when there is no bound.
+#[cfg(unix)]
+pub fn granted_files() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Elsewhere there is no such bound.
+#[cfg(not(unix))]
+pub fn granted_files() -> Option<u64> {
+    None
 }
 
 /// Elsewhere there is no such bound to raise.

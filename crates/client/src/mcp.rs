@@ -9,6 +9,7 @@
 mod answer;
 mod lines;
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ const UNDER_WAY_MAX: usize = 64;
 const OUT_MAX: usize = 64;
 /// Silence after which a connection counts as dead: longer than the longest wait of a tool, and than the hub's keep-alives.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Time the session's end may take.
+/// Time that what is under way may still take when the client has ended its input, and that the session's end may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// JSON-RPC: the line is not JSON.
 const PARSE_ERROR: i32 = -32700;
@@ -76,7 +77,7 @@ impl Options {
     }
 }
 
-/// Bridges until `input` ends, then ends the session. Fails only when the options cannot be used or `output` is gone.
+/// Bridges until `input` ends, gives what is under way two seconds to be answered, then ends the session. Fails only when the options cannot be used or `output` is gone.
 pub async fn bridge(
     options: Options,
     input: impl AsyncRead + Unpin,
@@ -84,11 +85,15 @@ pub async fn bridge(
 ) -> Result<(), Error> {
     let (out, answers) = mpsc::channel(OUT_MAX);
     let hub = Arc::new(Hub::new(options, out)?);
+    let mut written = pin!(lines::write(answers, output));
     tokio::select! {
         () = read(&hub, input) => {}
-        () = lines::write(answers, output) => return Err(Error::Closed),
+        () = &mut written => return Err(Error::Closed),
     }
     hub.leave().await;
+    drop(hub);
+    // What is left for the client; it ends because nobody says anything any more, or reads it.
+    let _ = tokio::time::timeout(GOODBYE, written).await;
     Ok(())
 }
 
@@ -100,7 +105,7 @@ async fn read(hub: &Arc<Hub>, input: impl AsyncRead + Unpin) {
     loop {
         while running.try_join_next().is_some() {}
         let message = match lines.next().await {
-            Line::End => return,
+            Line::End => break,
             Line::Blank => continue,
             Line::Bad(why) => {
                 hub.say(refusal(&Value::Null, PARSE_ERROR, why)).await;
@@ -115,6 +120,8 @@ async fn read(hub: &Arc<Hub>, input: impl AsyncRead + Unpin) {
             drop(place);
         });
     }
+    let under_way = async { while running.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(GOODBYE, under_way).await;
 }
 
 /// What the bridge knows of the session.

@@ -97,3 +97,7 @@ pub const NODE_BEAT_MS: WallMs = 4 * SECOND_MS;
 pub const NODE_DEAD_MS: WallMs = 18 * SECOND_MS;
 /// How long a lease of a node lasts unless it is kept.
 pub const NODE_LEASE_MS: WallMs = 14 * SECOND_MS;
+/// How often a node looks at what others did, about, while all of them can ring.
+pub const NODE_LOOK_MS: WallMs = 22 * SECOND_MS;
+/// How often it looks while one of them cannot.
+pub const NODE_LOOK_UNRUNG_MS: WallMs = SECOND_MS;

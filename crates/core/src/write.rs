@@ -41,7 +41,8 @@ pub enum StreamRef {
 /// Whom an event is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipient {
-    /// Everybody who follows the stream.
+    /// Everybody who follows the stream; for a reply to a direct message, the other end of that one alone, since everybody
+    /// else may not even see what is replied to.
     Everyone,
     /// One agent, bound to one instance inside the transaction (contract section 4): the named instance; for a reply the
     /// instance of the replied message; else the single other instance that announced the agent in this vault within

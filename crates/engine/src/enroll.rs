@@ -107,7 +107,9 @@ pub async fn device_token(
         Outcome::Instance { instance_id, .. } => enrollment(&issuer, instance_id, &lease_id, now_ms),
         _ => Vec::new(),
     };
-    hub.once(request, write, Arc::new(render)).await
+    let answer = hub.once(request, write, Arc::new(render)).await?;
+    hub.read_people().await;
+    Ok(answer)
 }
 
 fn key(text: &str, field: &str) -> Result<[u8; 32], Detail> {

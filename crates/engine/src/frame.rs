@@ -64,6 +64,12 @@ fn message(event: &StoredEvent, gids: &GidCipher, mine: bool, out: &mut Vec<u8>)
     put_time(out, r#","server_time":""#, event.at_ms);
     put_time(out, r#"","expires_at":""#, event.expires_at_ms);
     out.extend(br#"","#);
+    // Known only since the commit, which also binds replies that name nobody.
+    if let Some(to) = &event.to {
+        out.extend(br#""to":"#);
+        let _ = serde_json::to_writer(&mut *out, &to.agent);
+        out.push(b',');
+    }
     match event.data.strip_prefix(OTHERS.as_bytes()).filter(|_| mine) {
         Some(rest) => {
             out.extend(MINE.as_bytes());
@@ -158,6 +164,18 @@ mod tests {
         assert_eq!(mine["seq"], 18_446_744);
         assert_eq!(mine["server_time"], "2026-10-20T12:00:00Z");
         assert_eq!(mine["gid"], mine["thread_id"]);
+    }
+
+    #[test]
+    fn the_receiver_is_named() {
+        let gids = GidCipher::new(&[1; 16]);
+        let to = Some(switchboard_core::event::Addressee { instance: InstanceNo(2), agent: r#"b"c"#.into() });
+        let direct = StoredEvent { to, ..event(EventKind::Answer, &format!("{OTHERS}}}")) };
+        for frame in [deliver(&direct, &gids, true).to_vec(), history_item(&direct, &gids, false)] {
+            assert_eq!(serde_json::from_slice::<serde_json::Value>(&frame).unwrap()["to"], r#"b"c"#);
+        }
+        let open = history_item(&event(EventKind::Answer, &format!("{OTHERS}}}")), &gids, false);
+        assert!(serde_json::from_slice::<serde_json::Value>(&open).unwrap().get("to").is_none());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The hub: what all rooms of the engine share, and how it starts and stops.
 
 use crate::credentials::Credentials;
+use crate::nodes::{Nodes, StoreClock};
 use crate::presence;
 use crate::refusals::Refusals;
 use crate::settings::Settings;
@@ -8,16 +9,19 @@ use crate::stream::{Stream, Streams};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use switchboard_core::event::StoredEvent;
 use switchboard_core::gid::GidCipher;
 use switchboard_core::ids::{PersonNo, StreamId, VaultId};
 use switchboard_core::keys::HubKeys;
 use switchboard_core::port::doorbell::{Doorbell, Topic};
-use switchboard_core::port::store::{Genesis, Installation, Store, StoreError, StreamOwner, SwarmRow};
+use switchboard_core::port::store::{
+    CommitListener, Genesis, Installation, InstanceRow, Store, StoreError, StreamOwner, SwarmRow,
+};
 use switchboard_core::principal::{InstanceKind, Principal};
 use switchboard_core::random::{self, Entropy};
 use switchboard_core::rights::{Right, Rights};
-use switchboard_core::time::Clock;
+use switchboard_core::time::{Clock, WallMs};
 use switchboard_core::write::{Batch, Outcome, VaultInfo, Write};
 use switchboard_protocol::Detail;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +97,11 @@ pub struct Hub {
     pub sessions: crate::session::Sessions,
     pub(crate) vaults: RwLock<HashMap<VaultId, VaultInfo>>,
     pub(crate) swarms: RwLock<SwarmTable>,
+    /// Whether every live credential is its owner's.
+    personal: AtomicBool,
     reading: tokio::sync::Mutex<()>,
+    pub(crate) nodes: Nodes,
+    pub(crate) store_clock: Option<Arc<StoreClock>>,
     /// Names this run of this process: the agents of a dead one are closed.
     pub node: u64,
     stop: CancellationToken,
@@ -109,10 +117,15 @@ impl std::fmt::Debug for Hub {
 impl Hub {
     /// Opens the store, reads what is kept in memory and starts the timers.
     pub async fn start(
-        ports: Ports,
+        mut ports: Ports,
         settings: Settings,
         founding: Founding,
     ) -> Result<Arc<Self>, StoreError> {
+        let store_clock = (settings.store_clock && ports.store.is_shared())
+            .then(|| Arc::new(StoreClock::new(ports.clock.clone())));
+        if let Some(clock) = &store_clock {
+            ports.clock = clock.clone();
+        }
         let genesis = genesis(&ports, founding);
         let installation = ports.store.open(genesis).await?;
         let streams = Arc::new(Streams::new(&installation.org_id));
@@ -126,7 +139,10 @@ impl Hub {
             sessions: crate::session::Sessions::default(),
             vaults: RwLock::default(),
             swarms: RwLock::default(),
+            personal: AtomicBool::default(),
             reading: tokio::sync::Mutex::default(),
+            nodes: Nodes::default(),
+            store_clock,
             node: u64::from_be_bytes(random::bytes(&*ports.entropy)) >> 1,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -135,14 +151,19 @@ impl Hub {
             installation,
         });
         // Listening comes before reading: what is committed in between is then known twice, never not at all.
-        hub.store().listen(streams);
+        hub.store().listen(Arc::new(Ears { streams, doorbell: hub.ports.doorbell.clone() }));
         let weak = Arc::downgrade(&hub);
         hub.ports.doorbell.listen(Arc::new(move |topic| {
             if let Some(hub) = weak.upgrade() {
                 hub.rung(topic);
             }
         }));
+        hub.ports.doorbell.join(&hub.installation.org_id);
+        hub.nodes.begin(hub.store().position().await?).await;
         hub.read_directory().await?;
+        if hub.store().is_shared() {
+            hub.beat().await?; // before any of its agents is there
+        }
         crate::timers::start(&hub);
         Ok(hub)
     }
@@ -150,6 +171,7 @@ impl Hub {
     async fn read_directory(&self) -> Result<(), StoreError> {
         self.read_vaults().await?;
         self.read_swarms().await?;
+        self.read_people().await;
         let mut after = 0;
         loop {
             let page = self.store().streams(after).await?;
@@ -183,12 +205,38 @@ impl Hub {
         Ok(())
     }
 
+    /// Looks whose the live credentials are. What cannot be read counts as several people's, which keeps messages longer.
+    pub(crate) async fn read_people(&self) {
+        let _turn = self.reading.lock().await; // as above
+        let owners_own = |row: &InstanceRow| row.revoked_ms.is_some() || row.owner == self.installation.owner;
+        let personal = self.store().instances().await.map(|rows| rows.iter().all(owners_own));
+        if let Err(error) = &personal {
+            tracing::warn!(%error, "credentials could not be read; messages are kept as in an organization");
+        }
+        self.personal.store(personal.unwrap_or(false), Ordering::Relaxed);
+    }
+
+    /// How long what is said in the organization from now on is kept.
+    #[must_use]
+    pub fn org_keep_ms(&self) -> WallMs {
+        let personal = self.settings.personal_keep_ms.filter(|_| self.personal.load(Ordering::Relaxed));
+        personal.unwrap_or(self.settings.org_keep_ms)
+    }
+
     fn rung(&self, topic: Topic) {
         match topic {
-            Topic::Stream(id) => self.streams.wonder(id),
-            Topic::Vault(vault) => self.presence.ring(vault),
-            Topic::Credentials => self.credentials.forget(),
-            Topic::Instance(_) | Topic::Swarms => {}
+            Topic::Stream(id, head) => self.streams.rang(id, head),
+            Topic::Vault(vault) => {
+                self.presence.ring(vault);
+                if self.vault(vault).is_none() {
+                    self.nodes.ring();
+                }
+            }
+            Topic::Credentials | Topic::Swarms | Topic::Everything => {
+                self.credentials.forget();
+                self.nodes.ring();
+            }
+            Topic::Instance(_) => {}
         }
         crate::session::ring(self, topic);
     }
@@ -230,6 +278,7 @@ impl Hub {
         self.tasks.close();
         self.tasks.wait().await;
         self.flush_refusals().await;
+        self.give_up_lease().await;
         self.store().close().await
     }
 
@@ -342,6 +391,19 @@ impl Hub {
     #[must_use]
     pub fn fresh_id(&self, prefix: &str) -> String {
         random::public_id(prefix, self.entropy(), self.clock().wall_ms())
+    }
+}
+
+/// Hears of this node's commits, and passes them on.
+struct Ears {
+    streams: Arc<Streams>,
+    doorbell: Arc<dyn Doorbell>,
+}
+
+impl CommitListener for Ears {
+    fn committed(&self, events: &[Arc<StoredEvent>]) {
+        self.streams.committed(events);
+        self.doorbell.committed(events);
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn ring(hub: &Hub, topic: Topic) {
     match topic {
         Topic::Instance(instance) => hub.sessions.each(Some(instance), Waker::ring_notices),
         Topic::Credentials | Topic::Swarms => hub.sessions.each(None, Waker::ring_credential),
-        Topic::Stream(_) | Topic::Vault(_) => {}
+        Topic::Stream(..) | Topic::Vault(_) | Topic::Everything => {}
     }
 }
 
@@ -88,6 +88,12 @@ impl std::fmt::Debug for Pending {
 }
 
 impl Pending {
+    /// How many there are.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.acks.len()
+    }
+
     /// Waits until they are there, or are not.
     pub async fn wait(self) -> Settled {
         Settled { acks: self.acks, result: self.outcomes.await }

@@ -9,6 +9,8 @@ use switchboard_core::time::{DAY_MS, WallMs};
 pub struct Settings {
     /// How long messages of the organization are kept.
     pub org_keep_ms: WallMs,
+    /// How long instead, while the organization is one person's; `None`: no difference is made.
+    pub personal_keep_ms: Option<WallMs>,
     /// How long a swarm's messages are kept after it closes (and, while it is open, after they were sent).
     pub swarm_keep_ms: WallMs,
     /// Default deadline of a question.
@@ -17,8 +19,12 @@ pub struct Settings {
     pub swarm_messages_per_hour: u32,
     /// Grace before the agents of a lost socket are closed.
     pub presence_grace: Duration,
+    /// Silence of a socket after which it is pinged; after two pings without a sign it is closed.
+    pub ping_every: Duration,
     /// How often deadlines and retention are looked at when nothing rings sooner.
     pub sweep_every: Duration,
+    /// Whether the store's clock decides where this machine's differs, if other nodes share the store.
+    pub store_clock: bool,
     /// Where the hub is reached from outside, without a trailing slash; shown in device codes.
     pub public_url: String,
 }
@@ -27,11 +33,14 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             org_keep_ms: 30 * DAY_MS,
+            personal_keep_ms: None,
             swarm_keep_ms: 30 * DAY_MS,
             question_deadline_ms: limits::QUESTION_DEADLINE_MS,
             swarm_messages_per_hour: limits::SWARM_MESSAGES_PER_HOUR,
             presence_grace: Duration::from_millis(limits::PRESENCE_GRACE_MS.unsigned_abs()),
+            ping_every: Duration::from_millis(limits::PING_INTERVAL_MS),
             sweep_every: Duration::from_secs(1),
+            store_clock: false,
             public_url: "http://127.0.0.1:8484".into(),
         }
     }

@@ -94,6 +94,14 @@ pub async fn resolve_vault(
     Ok(json_bytes(enroll::resolve_vault(&doors.hub, &once, &body).await?))
 }
 
+/// Where a device sends its person: what to do there. It repeats nothing of the address, so it is the same for everybody.
+#[utoipa::path(get, path = "/device", tag = "enrollment", responses((status = 200, description = "plain text")))]
+pub async fn device_page() -> &'static str {
+    "A device waits to be let into this Switchboard hub.\n\n\
+     Compare the code that it shows, and decide on the machine the hub runs on:\n\n    \
+     switchboard device list\n    switchboard device approve CODE\n    switchboard device deny CODE\n"
+}
+
 /// What this hub does not offer: said cleanly, so that an engine goes on without it.
 pub async fn not_offered() -> Answer {
     Err(Refused::from(refusal::not_found("path", "This hub does not offer this.")))

@@ -13,6 +13,8 @@ pub mod listen;
 pub mod mcp;
 pub mod metrics;
 pub mod openapi;
+pub mod stall;
+pub mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,10 @@ pub struct Doors {
     pub probe: Arc<health::LastProbe>,
     /// How the MCP door is set.
     pub mcp: mcp::Options,
+    /// How many connections and sockets there may be.
+    pub room: listen::Room,
+    /// Who takes spans to a collector, if anybody does.
+    pub traces: trace::Traces,
 }
 
 impl Doors {
@@ -47,6 +53,8 @@ impl Doors {
             origins: Arc::default(),
             probe: Arc::default(),
             mcp: mcp::Options::default(),
+            room: listen::Room::default(),
+            traces: None,
         }
     }
 
@@ -54,6 +62,10 @@ impl Doors {
     pub fn router(&self) -> axum::Router {
         let (api, _) = openapi::router(self).split_for_parts();
         let mcp = mcp::router(self.hub.clone(), &self.mcp);
-        api.merge(mcp).fallback(http::no_route).layer(axum::middleware::from_fn(http::protocol_header))
+        let traced = axum::middleware::from_fn_with_state(self.clone(), trace::request);
+        api.merge(mcp)
+            .fallback(http::no_route)
+            .layer(axum::middleware::from_fn(http::protocol_header))
+            .layer(traced)
     }
 }

@@ -58,6 +58,10 @@ fn registry(doors: &Doors, status: &Status) -> Registry {
         "Events the full-text index has yet to see",
         status.store.search_lag,
     );
+    if let Some(traces) = &doors.traces {
+        count(&mut registry, "trace_spans_exported", "Spans a collector took", traces.exported());
+        count(&mut registry, "trace_spans_dropped", "Spans no collector took in time", traces.dropped());
+    }
     let ledger = &status.ledger;
     count(&mut registry, "bus_accepted", "Units taken over durably", ledger.accepted);
     count(&mut registry, "bus_delivered", "Units that arrived", ledger.delivered);

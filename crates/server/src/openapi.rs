@@ -51,6 +51,7 @@ pub fn router(doors: &Doors) -> OpenApiRouter {
         .routes(routes!(enroll::keys))
         .routes(routes!(enroll::org_salt))
         .routes(routes!(enroll::resolve_vault))
+        .routes(routes!(enroll::device_page))
         .route("/v1/root-cert", any(enroll::not_offered))
         .route("/v1/instances/{instance_id}/card", any(enroll::not_offered));
     let operation = OpenApiRouter::new()

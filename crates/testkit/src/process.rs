@@ -24,7 +24,19 @@ impl Process {
 
     /// The same with further arguments.
     pub async fn start_with(binary: &Path, dir: &Path, more: &[&str]) -> Self {
-        let mut child = Command::new(binary)
+        Self::ready(Command::new(binary), dir, more).await
+    }
+
+    /// The same with a bound on open files, as `ulimit -n` sets it.
+    #[cfg(unix)]
+    pub async fn start_bounded(binary: &Path, dir: &Path, files: u32) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(binary);
+        Self::ready(shell, dir, &[]).await
+    }
+
+    async fn ready(mut command: Command, dir: &Path, more: &[&str]) -> Self {
+        let mut child = command
             .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(dir)
             .args(more)
@@ -47,6 +59,15 @@ impl Process {
     /// `kill -9`, at once.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it can be killed");
+    }
+
+    /// Asks it to end (SIGTERM) and waits until it has.
+    #[cfg(unix)]
+    pub async fn terminate(mut self) {
+        let sent = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().await;
+        assert!(sent.expect("kill is there").success());
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time");
+        assert!(ended.expect("its status").success(), "it ends in order");
     }
 
     /// The number of the process.

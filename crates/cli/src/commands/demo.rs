@@ -37,7 +37,7 @@ pub async fn run(output: Output) -> Result<(), Failure> {
         .map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
     let config = Config::default();
     let store = embedded::open_store(&dir.path().join("data"), &config)?;
-    let embedded = Embedded::start(store, &config, embedded::bind("127.0.0.1:0").await?).await?;
+    let embedded = Embedded::start(store, &config, embedded::bind("127.0.0.1:0").await?, None).await?;
     let mut stage = Stage { output, clock: SystemClock::default(), steps: Vec::new() };
     let played = tokio::select! {
         played = tokio::time::timeout(TIME_MAX, play(&embedded, &mut stage)) => played.unwrap_or_else(|_| Err(slow())),

@@ -33,10 +33,27 @@ fn list(devices: &[admin::Device]) -> String {
     }
     let row = |device: &admin::Device| {
         vec![
-            device.user_code.clone(),
+            as_shown(&device.user_code),
             device.label.clone().unwrap_or_default(),
             device.expires_at.to_string(),
         ]
     };
     terminal::table(&["CODE", "DEVICE", "CODE ENDS"], &devices.iter().map(row).collect::<Vec<_>>())
+}
+
+/// A code as the device shows it: two groups of four.
+fn as_shown(code: &str) -> String {
+    code.split_at_checked(4).map_or_else(|| code.to_owned(), |(first, rest)| format!("{first}-{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_listed_as_the_device_shows_it() {
+        let expires_at = switchboard_protocol::UtcTime::from_unix(0);
+        let device = admin::Device { user_code: "WDJBMJHT".into(), label: None, expires_at };
+        assert!(list(&[device]).contains("WDJB-MJHT"));
+    }
 }

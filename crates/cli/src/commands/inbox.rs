@@ -1,15 +1,19 @@
 //! `switchboard inbox`: the newest messages, and those that pass.
 
+use super::send;
 use crate::api::Api;
 use crate::args::{Global, Inbox};
 use crate::failure::{Exit, Failure};
 use crate::messages::{self, Message, Names, frame_text, message_text};
 use crate::signals::Signals;
 use crate::terminal::{self, Output, print_json};
+use std::convert::Infallible;
 use std::time::Duration;
-use switchboard_client::{Error, Method};
+use switchboard_client::{Client, Error, Event, Method};
 use switchboard_protocol::bus::BusPoll;
+use switchboard_protocol::enroll::WhoAmI;
 use switchboard_protocol::frame::server::ServerFrame;
+use switchboard_protocol::message::{Receipt, ReceiptState};
 
 /// Messages shown when nobody says how many.
 const LIMIT: usize = 20;
@@ -25,6 +29,10 @@ pub async fn run(global: &Global, output: Output, inbox: &Inbox) -> Result<(), F
     let names = Names::of(&who);
     let vault = inbox.vault.as_deref().map(|name| messages::vault(&who, Some(name))).transpose()?;
     let limit = inbox.limit.unwrap_or(if inbox.follow { 0 } else { LIMIT });
+    let attendance = match inbox.follow && !api.is_owner {
+        true => Attendance::begin(&api, &who, inbox.vault.as_deref()).await?,
+        false => Attendance(None),
+    };
     // Following begins before the past is read, so that nothing falls between the two.
     let cursor = if inbox.follow { Some(api.failing(poll(&api, None, 0).await)?.cursor) } else { None };
     let newest = match limit {
@@ -40,9 +48,13 @@ pub async fn run(global: &Global, output: Output, inbox: &Inbox) -> Result<(), F
             } else {
                 terminal::print(&texts(&names, &newest))
             };
-            let vault = vault.map(|vault| vault.vault_id.clone());
             if shown {
-                return Follow { global, output, names, vault, seen, api, cursor }.run().await;
+                let vault = vault.map(|vault| vault.vault_id.clone());
+                let follow = Follow { global, output, names, vault, seen, api, cursor };
+                return tokio::select! {
+                    ended = follow.run() => ended,
+                    never = attendance.keep() => match never {},
+                };
             }
         }
     }
@@ -58,6 +70,35 @@ fn list(names: &Names, messages: &[Message]) -> String {
 
 fn texts(names: &Names, messages: &[Message]) -> String {
     messages.iter().map(|message| message_text(names, message)).collect()
+}
+
+/// Who follows under an agent's bearer is that agent: it can be written to, and says so when it got something. The owner
+/// only watches.
+struct Attendance(Option<(Client, String)>);
+
+impl Attendance {
+    async fn begin(api: &Api, who: &WhoAmI, vault: Option<&str>) -> Result<Self, Failure> {
+        let agent = send::name(api, who);
+        let vault_id = messages::vault(who, vault)?.vault_id.clone();
+        let client = send::announced(api, who, &agent, vault_id).await?;
+        Ok(Self(Some((client, agent))))
+    }
+
+    /// For as long as it is polled. The client connects again by itself; one that was refused for good is told by the poll.
+    async fn keep(&self) -> Infallible {
+        let Some((client, agent)) = &self.0 else { return std::future::pending().await };
+        while let Ok(event) = client.next_event().await {
+            let Event::Delivery(delivery) = event else { continue };
+            if delivery.to.as_deref() == Some(agent) {
+                let state = ReceiptState::Delivered;
+                let receipt = Receipt { gid: delivery.gid, by: agent.as_str().into(), state };
+                if client.receipt(&receipt).await.is_err() {
+                    break;
+                }
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 struct Follow<'a> {

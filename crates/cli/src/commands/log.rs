@@ -137,7 +137,9 @@ async fn tail(api: &Api, output: Output, follow: bool, limit: usize) -> Result<(
 fn text(entry: &LogEntry) -> String {
     let times = if entry.count > 1 { format!("  {} times", entry.count) } else { String::new() };
     let LogEntry { seq, at, result, verb, actor, subject, .. } = entry;
-    line(&format!("{seq:>8}  {at}  {result:<8}  {verb:<20}  {actor}  {subject}{times}")) + "\n"
+    // What the hub does for its owner has no actor.
+    let actor = if actor.is_empty() { "the hub" } else { actor };
+    line(&format!("{seq:>6}  {at}  {result:<8}  {verb:<18}  {actor:<31}  {subject}{times}")) + "\n"
 }
 
 async fn verify(api: &Api, output: Output) -> Result<(), Failure> {

@@ -129,16 +129,7 @@ impl Outgoing<'_> {
         let from = self.envelope.sender.clone().unwrap_or_else(|| name(api, &who));
         let message = self.message(network, &from, &text, deadline);
         message.validate().map_err(|invalid| Failure::from(switchboard_client::Error::Invalid(invalid)))?;
-        let mut options = Options::new(&api.url, api.token.clone());
-        options.trust = api.trust.clone();
-        options.instance_id = Some(who.instance_id.clone());
-        options.agents = vec![HelloAgent {
-            agent_id: from.clone().into(),
-            role: if api.is_owner { "person".into() } else { "cli".into() },
-            vault_id: home(&who, &message.network)?.into(),
-        }];
-        let client = api.failing(Client::connect(options).await)?;
-        api.failing(client.ready().await)?;
+        let client = announced(api, &who, &from, home(&who, &message.network)?).await?;
         let stored = api.failing(client.send(&message).await)?;
         Ok((client, stored, from))
     }
@@ -165,6 +156,26 @@ impl Outgoing<'_> {
     }
 }
 
+/// A connection on which an agent is announced in a vault.
+pub(super) async fn announced(
+    api: &Api,
+    who: &WhoAmI,
+    agent: &str,
+    vault_id: String,
+) -> Result<Client, Failure> {
+    let mut options = Options::new(&api.url, api.token.clone());
+    options.trust = api.trust.clone();
+    options.instance_id = Some(who.instance_id.clone());
+    options.agents = vec![HelloAgent {
+        agent_id: agent.to_owned().into(),
+        role: if api.is_owner { "person".into() } else { "cli".into() },
+        vault_id: vault_id.into(),
+    }];
+    let client = api.failing(Client::connect(options).await)?;
+    api.failing(client.ready().await)?;
+    Ok(client)
+}
+
 fn wire(kind: Kind) -> MessageType {
     match kind {
         Kind::Question => MessageType::Question,
@@ -187,7 +198,7 @@ fn text(typed: &str) -> Result<String, Failure> {
 }
 
 /// How the sender is called when nobody says: the owner, or the instance's label as an id.
-fn name(api: &Api, who: &WhoAmI) -> String {
+pub(super) fn name(api: &Api, who: &WhoAmI) -> String {
     if api.is_owner {
         return OWNER.into();
     }

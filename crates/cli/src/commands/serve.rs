@@ -3,15 +3,18 @@
 use crate::args::{Global, Serve};
 use crate::config::{self, Config};
 use crate::connect;
-use crate::embedded::{self, Embedded};
+use crate::embedded::{self, DRAIN, Embedded};
 use crate::failure::{Exit, Failure};
 use crate::place::{self, Admin};
 use crate::signals::{self, Signals};
+use crate::telemetry::Telemetry;
 use crate::terminal::{self, Output};
 use crate::{limits, logging};
 use serde::Serialize;
+use std::net::SocketAddr;
 use std::path::Path;
 use switchboard_protocol::admin::TokenOut;
+use tokio::time::Instant;
 
 /// Exit code after a second signal: 128 and the number of the interrupt, as shells have it.
 const INTERRUPTED: i32 = 130;
@@ -37,7 +40,8 @@ struct Ready {
 /// Runs the hub.
 pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
     let config = config::load(global)?;
-    logging::start(global.log.as_deref(), &config.log)
+    let telemetry = Telemetry::new(&config.otel)?;
+    logging::start(global.log.as_deref(), &config.log, telemetry.as_ref())
         .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
     let listen = serve.listen.clone().unwrap_or_else(|| config.server.listen.clone());
@@ -47,7 +51,7 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
         Failure::new(Exit::Refused, "SB0205", format!("Cannot start the hub's threads: {error}."))
     })?;
     let output = Output { json: global.json };
-    runtime.block_on(until_ended(&dir, &config, &listen, output, serve.until_stdin_closes))
+    runtime.block_on(until_ended(&dir, &config, &listen, output, serve.until_stdin_closes, telemetry))
 }
 
 async fn until_ended(
@@ -56,13 +60,20 @@ async fn until_ended(
     listen: &str,
     output: Output,
     until_stdin_closes: bool,
+    mut telemetry: Option<Telemetry>,
 ) -> Result<(), Failure> {
     // Whoever has read that the hub is ready may end it in order.
     let mut signals = Signals::listen();
     // The store first: a second hub on the same data is the mistake to name, not its port.
     let store = tokio::task::block_in_place(|| embedded::open_store(dir, config))?;
     let listener = embedded::bind(listen).await?;
-    let embedded = Embedded::start(store, config, listener).await?;
+    if listener.local_addr().is_ok_and(|address| is_bare(address, config.server.public_url.as_deref())) {
+        tracing::warn!(
+            listen,
+            "other machines reach this hub, and their bearers pass in plain text: put TLS in front of it and set public_url"
+        );
+    }
+    let embedded = Embedded::start(store, config, listener, telemetry.as_mut().map(Telemetry::start)).await?;
     let admin =
         Admin { url: embedded.local_url.clone(), token: embedded.token.clone(), pid: std::process::id() };
     admin.write(dir)?;
@@ -77,8 +88,15 @@ async fn until_ended(
         () = closed => {}
     }
     tracing::info!("stopping: what was taken is finished; a second signal ends at once");
+    let stopped = async {
+        let began = Instant::now();
+        embedded.stop().await;
+        if let Some(telemetry) = telemetry {
+            telemetry.stop(DRAIN.saturating_sub(began.elapsed())).await;
+        }
+    };
     tokio::select! {
-        () = embedded.stop() => {}
+        () = stopped => {}
         () = signals.next() => {
             admin.remove(dir);
             std::process::exit(INTERRUPTED);
@@ -87,6 +105,11 @@ async fn until_ended(
     admin.remove(dir);
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Whether other machines can speak to the hub and nobody said that TLS is in front of it.
+fn is_bare(address: SocketAddr, public_url: Option<&str>) -> bool {
+    !address.ip().is_loopback() && !public_url.is_some_and(|url| url.starts_with("https://"))
 }
 
 fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
@@ -119,4 +142,18 @@ fn text(ready: &Ready) -> String {
         "Switchboard {}\n{about}\n{connect}See what they say: switchboard inbox --follow\nStop with Ctrl-C.\n",
         ready.version
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_open_address_without_tls_is_warned_of() {
+        let bare = |address: &str, url| is_bare(address.parse().unwrap(), url);
+        assert!(
+            bare("0.0.0.0:1", None) && bare("[::]:1", None) && bare("10.0.0.1:1", Some("http://hub.lan"))
+        );
+        assert!(!bare("0.0.0.0:1", Some("https://hub.example")) && !bare("127.0.0.1:1", None));
+    }
 }

@@ -1,5 +1,6 @@
 //! Every key: its type, its default, its documentation and an example, from which all else is made.
 
+use super::hidden::Hidden;
 use serde::{Deserialize, Serialize};
 
 /// One section of the file.
@@ -105,7 +106,8 @@ schema! {
     retention: Retention {
         /// Days that messages of the organization are kept.
         org_days: u32 = 30, "30";
-        /// Days instead, while the organization has no person but its owner. Looked at when the hub starts.
+        /// Days instead, while the organization is one person's: no bearer but the owner's. From the moment that somebody else
+        /// has one, messages are kept for `org_days`; those before go when they were said to.
         personal_days: Option<u32> = None, "7";
         /// Days that a swarm's messages are kept after it was closed.
         swarm_days_after_close: u32 = 30, "30";
@@ -125,5 +127,18 @@ schema! {
         level: String = "info".into(), "\"info\"";
         /// `text` or `json`.
         format: LogFormat = LogFormat::Text, "\"text\"";
+    }
+    /// Traces for an OpenTelemetry collector.
+    otel: Otel {
+        /// Where it takes OTLP over HTTP (protobuf); without it nothing is traced. `/v1/traces` is added.
+        endpoint: Option<String> = None, "\"http://127.0.0.1:4318\"";
+        /// Headers for it, which may be secrets; each `NAME: VALUE`. They are never shown.
+        headers: Vec<Hidden> = Vec::new(), "[\"x-api-key: KEY\"]";
+        /// A file with such headers, one a line.
+        headers_file: Option<String> = None, "\"/run/secrets/otel-headers\"";
+        /// What the hub is called there.
+        service_name: String = "switchboard".into(), "\"switchboard\"";
+        /// Part of the traces that is recorded, 0.0 to 1.0. A caller that sends `traceparent` has decided for its own.
+        sample_ratio: f64 = 1.0, "1.0";
     }
 }

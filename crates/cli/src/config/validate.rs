@@ -1,6 +1,6 @@
 //! What values must be, beyond their types. Each problem names its key and what to write.
 
-use super::schema::{Config, Limits, Retention, Server};
+use super::schema::{Config, Limits, Otel, Retention, Server};
 use std::net::IpAddr;
 
 /// Longest retention, in days: ten years.
@@ -13,6 +13,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     only("doorbell.url", &config.doorbell.url, "local")?;
     retention(&config.retention)?;
     limits(&config.limits)?;
+    otel(&config.otel)?;
     crate::logging::filter(&config.log.level).map(drop).map_err(|error| format!("log.level: {error}."))
 }
 
@@ -89,6 +90,23 @@ fn limits(limits: &Limits) -> Result<(), String> {
         [("swarm_messages_per_hour", Some(limits.swarm_messages_per_hour))],
     )?;
     within("limits", "seconds", 1, 3600, [("presence_grace_seconds", Some(limits.presence_grace_seconds))])
+}
+
+fn otel(otel: &Otel) -> Result<(), String> {
+    if let Some(endpoint) = &otel.endpoint {
+        if cfg!(not(feature = "otel")) {
+            return Err("otel.endpoint: this program was built without traces (cargo feature `otel`).".into());
+        }
+        // Its text is not repeated: it may hold a password.
+        if !is_origin(endpoint, true) {
+            let instead = "without user, password, query or blanks; put secrets into `headers` instead";
+            return Err(format!("otel.endpoint: write http(s)://HOST[:PORT], {instead}."));
+        }
+    }
+    if !(0.0..=1.0).contains(&otel.sample_ratio) {
+        return Err("otel.sample_ratio: write 0.0 to 1.0.".into());
+    }
+    super::headers::check(&otel.headers)
 }
 
 fn within<const N: usize>(

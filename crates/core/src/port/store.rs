@@ -477,7 +477,8 @@ pub trait Store: Send + Sync + 'static {
     /// Says that a node lives, in the store's time; [`crate::write::Write::CloseOrphans`] spares the agents of those that have said
     /// so within [`crate::limits::NODE_DEAD_MS`]. Keeps the node's lease. Not in the log.
     fn beat(&self, beat: Beat) -> Fut<'_, Pulse> {
-        let pulse = Pulse { now_ms: None, all_ring: true, kept: beat.fence.is_some(), free: beat.fence.is_none() };
+        let pulse =
+            Pulse { now_ms: None, all_ring: true, kept: beat.fence.is_some(), free: beat.fence.is_none() };
         Box::pin(async move { Ok(pulse) })
     }
 

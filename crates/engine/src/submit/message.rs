@@ -52,7 +52,7 @@ fn org(
     put_rest(message, deadline_ms, "team", &mut data);
     let stream = StreamRef::Channel { vault: vault.vault, name: name.to_owned() };
     let place = (kind(message.message_type)?, stream, recipient);
-    Ok(append(hub, speaker, message, place, deadline_ms, now_ms + hub.settings.org_keep_ms, data.into()))
+    Ok(append(hub, speaker, message, place, deadline_ms, now_ms + hub.org_keep_ms(), data.into()))
 }
 
 fn swarm(
@@ -75,8 +75,11 @@ fn swarm(
     data.extend(members);
     data.push(b'}');
     let deadline_ms = deadline(hub, message, now_ms)?;
-    put_rest(message, deadline_ms, "untrusted", &mut data);
     // What is said in a swarm is public to its members: `to` only says whose turn it is.
+    if let Some(to) = &message.to {
+        frame::member(&mut data, "to", to);
+    }
+    put_rest(message, deadline_ms, "untrusted", &mut data);
     let place =
         (kind(message.message_type)?, StreamRef::Swarm { swarm: swarm.to_owned() }, Recipient::Everyone);
     let expires_at_ms = now_ms + hub.settings.swarm_keep_ms;
@@ -172,9 +175,6 @@ fn put_sender(hub: &Hub, speaker: Speaker<'_>, vault: VaultId, agent: &str, out:
 fn put_rest(message: &AgentMessage<'_>, deadline_ms: Option<WallMs>, trust: &str, out: &mut Vec<u8>) {
     frame::member(out, "network", &message.network);
     frame::member(out, "type", &message.message_type);
-    if let Some(to) = &message.to {
-        frame::member(out, "to", to);
-    }
     if let Some(deadline_ms) = deadline_ms {
         frame::member(out, "deadline", &frame::utc(deadline_ms));
     }

@@ -28,7 +28,7 @@ pub fn publish(hub: &Hub, speaker: Speaker<'_>, publish: &Publish<'_>) -> Result
         reply_to: None,
         recipient: recipient(publish)?,
         deadline_ms: None,
-        expires_at_ms: hub.clock().wall_ms() + hub.settings.org_keep_ms,
+        expires_at_ms: hub.clock().wall_ms() + hub.org_keep_ms(),
         handle: None,
         data: data(publish).into(),
     }))

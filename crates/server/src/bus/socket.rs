@@ -2,8 +2,9 @@
 
 use crate::Doors;
 use crate::http::{Answer, Caller, Refused};
-use axum::extract::State;
+use crate::trace::{self, TraceContext};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use futures_util::stream::FuturesOrdered;
@@ -11,8 +12,7 @@ use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use switchboard_core::limits::{
-    FRAME_BYTES_MAX, HELLO_TIMEOUT_MS, IN_FLIGHT_MAX, MISSED_PONGS_MAX, PING_INTERVAL_MS, SOCKETS_MAX,
-    SOCKETS_PER_INSTANCE_MAX,
+    FRAME_BYTES_MAX, HELLO_TIMEOUT_MS, IN_FLIGHT_MAX, MISSED_PONGS_MAX, SOCKETS_PER_INSTANCE_MAX,
 };
 use switchboard_engine::follow::Outbox;
 use switchboard_engine::refusal;
@@ -20,6 +20,7 @@ use switchboard_engine::session::hello::error_frame;
 use switchboard_engine::session::{Close, Pending, Session, Settled};
 use switchboard_protocol::{Code, Detail};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 /// Small, so that an idle connection costs little; a larger frame is read in pieces.
 const READ_BUFFER_BYTES: usize = 2048;
@@ -36,13 +37,14 @@ const TICK: Duration = Duration::from_secs(1);
 pub async fn open(
     State(doors): State<Doors>,
     caller: Caller,
+    Extension(opened): Extension<TraceContext>,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Answer {
     caller.uses_bus()?;
     check_origin(&doors, &headers)?;
     // A connection that becomes a socket leaves the listener's count, so sockets have one of their own.
-    if doors.hub.counters.sockets.load(Ordering::Relaxed) >= SOCKETS_MAX as u64 {
+    if doors.hub.counters.sockets.load(Ordering::Relaxed) >= doors.room.sockets as u64 {
         let message = "This hub has as many sockets open as it takes.";
         let full = Detail::new(Code::RateLimited, message).field("sockets").reason("overloaded");
         return Err(full.retry_after_s(30u64).sb("SB0120").into());
@@ -65,8 +67,8 @@ pub async fn open(
         .max_frame_size(FRAME_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| {
         // A task of its own, no larger than the talk: the one that upgrades has room for much more.
-        let mut talk = Talk::new(doors, socket, session);
-        tokio::spawn(async move { talk.run().await });
+        let mut talk = Talk::new(doors, socket, session, opened);
+        tokio::spawn(async move { talk.run().await }.instrument(trace::socket(&opened)));
         std::future::ready(())
     }))
 }
@@ -90,6 +92,7 @@ struct Talk {
     doors: Doors,
     socket: WebSocket,
     session: Session,
+    trace: TraceContext,
     out: Outbox,
     pending: FuturesOrdered<futures_util::future::BoxFuture<'static, Settled>>,
     in_flight: usize,
@@ -114,12 +117,13 @@ impl From<Close> for End {
 }
 
 impl Talk {
-    fn new(doors: Doors, socket: WebSocket, session: Session) -> Self {
+    fn new(doors: Doors, socket: WebSocket, session: Session, trace: TraceContext) -> Self {
         let now = Instant::now();
         Self {
             doors,
             socket,
             session,
+            trace,
             out: Outbox::default(),
             pending: FuturesOrdered::new(),
             in_flight: 0,
@@ -173,7 +177,8 @@ impl Talk {
     fn submit(&mut self) {
         if let Some(pending) = self.session.submit() {
             self.in_flight += 1;
-            self.pending.push_back(Pending::wait(pending).boxed());
+            let span = trace::batch(&self.doors, &self.trace, pending.writes());
+            self.pending.push_back(Pending::wait(pending).inspect(move |_| drop(span)).boxed());
         }
     }
 
@@ -216,7 +221,7 @@ impl Talk {
             let error = refusal::bad_field("t", "Send hello within 10 s.").reason("hello_timeout");
             return Err(End::Close(close_code::POLICY, Some(error)));
         }
-        let interval = Duration::from_millis(PING_INTERVAL_MS);
+        let interval = self.doors.hub.settings.ping_every;
         if self.pinged.elapsed() >= interval && self.heard.elapsed() >= interval {
             if self.unanswered >= MISSED_PONGS_MAX {
                 return Err(End::Gone);

@@ -1,4 +1,6 @@
 //! The tools: what a model is told about each, and the function that runs it.
+//!
+//! To add one: a file here, its arguments in `args`, and an entry in the list of this file.
 
 mod agents;
 mod inbox;

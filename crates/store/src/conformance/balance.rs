@@ -59,7 +59,8 @@ impl Model {
     }
 
     fn appended(&mut self, append: &Append, id: EventId) {
-        let direct = append.recipient != Recipient::Everyone;
+        let replied = append.reply_to.and_then(|to| self.units.get(&to));
+        let direct = append.recipient != Recipient::Everyone || replied.is_some_and(|unit| unit.direct);
         let deadline_ms = append.deadline_ms;
         let pending = direct || deadline_ms.is_some();
         let state = if pending { State::Pending } else { State::Delivered };

@@ -119,6 +119,27 @@ pub async fn a_named_instance_is_taken_at_its_word(mut bench: Bench<'_>) {
     assert_eq!(bench.refused(Write::Append(named("inst_cleo"))).await, Refusal::InstanceUnknown);
 }
 
+/// A reply that names nobody is for everybody who saw what it replies to: for the channel, or for the two ends of a direct
+/// message, whichever of them speaks and also when both are agents of one instance.
+pub async fn a_reply_to_a_direct_message_stays_between_its_ends(mut bench: Bench<'_>) {
+    let (me, you) = (bench.instance("ann").await, bench.instance("ben").await);
+    bench.announce(you, "helper").await;
+    let end = |instance, agent: &str| Some(Addressee { instance, agent: agent.into() });
+    let sender = finding(me).from_agent;
+    let asked = bench.append(to(question(me), "helper", None)).await.id;
+    let answer = Append { from_agent: "helper".into(), ..reply(you, asked) };
+    assert_eq!(addressee(&mut bench, answer).await, end(me, &sender));
+    assert_eq!(addressee(&mut bench, reply(me, asked)).await, end(you, "helper"));
+    bench.announce(me, "second").await;
+    let aside = bench.append(to(finding(me), "second", None)).await.id;
+    let back = Append { from_agent: "second".into(), ..reply(me, aside) };
+    assert_eq!(addressee(&mut bench, back).await, end(me, &sender));
+    let open = bench.append(question(me)).await.id;
+    assert_eq!(addressee(&mut bench, reply(you, open)).await, None, "an open question is answered openly");
+    bench.one(Write::RevokeInstance { instance_id: "inst_ben".into() }).await;
+    assert_eq!(bench.refused(Write::Append(reply(me, asked))).await, Refusal::RecipientUnknown);
+}
+
 /// A reply goes to the other end of what it replies to, whoever announced the name meanwhile.
 pub async fn a_reply_goes_to_the_other_end(mut bench: Bench<'_>) {
     let (me, you, third) =

@@ -53,6 +53,7 @@ macro_rules! store_conformance {
                 an_announcement_counts_for_a_day,
                 a_named_instance_is_taken_at_its_word,
                 a_reply_goes_to_the_other_end,
+                a_reply_to_a_direct_message_stays_between_its_ends,
             }
             chain::{
                 every_commit_is_chained,

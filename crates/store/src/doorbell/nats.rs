@@ -293,9 +293,16 @@ mod tests {
 
     #[test]
     fn a_wrong_url_is_refused_without_repeating_it() {
-        for url in
-            ["", "localhost", "http://a", "nats://", "nats://a/b", "nats://a?x=1", "ws://a", "nats://ann:se%4@a"]
-        {
+        for url in [
+            "",
+            "localhost",
+            "http://a",
+            "nats://",
+            "nats://a/b",
+            "nats://a?x=1",
+            "ws://a",
+            "nats://ann:se%4@a",
+        ] {
             let error = Address::parse(url).unwrap_err().to_string();
             assert!(error.starts_with("the URL is wrong: ") && !error.contains("se%4"), "{url}: {error}");
         }

@@ -247,8 +247,12 @@ mod tests {
     fn another_node_hears_each_topic_once_and_streams_at_their_last_head() {
         let (one, here) = rings();
         let (two, there) = rings();
-        let topics =
-            [Topic::Vault(VaultId([7; 16])), Topic::Instance(InstanceNo(9)), Topic::Credentials, Topic::Swarms];
+        let topics = [
+            Topic::Vault(VaultId([7; 16])),
+            Topic::Instance(InstanceNo(9)),
+            Topic::Credentials,
+            Topic::Swarms,
+        ];
         one.ring(&topics);
         one.ring(&[Topic::Stream(StreamId(4), 11), Topic::Stream(StreamId(4), 10), Topic::Credentials]);
         assert_eq!(here.lock().len(), 7, "every ring is heard at home, at once");

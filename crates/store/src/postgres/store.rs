@@ -17,9 +17,9 @@ use switchboard_core::ledger::Ledger;
 use switchboard_core::limits::NODE_DEAD_MS;
 use switchboard_core::log::{Checkpoint, Record};
 use switchboard_core::port::store::{
-    AgentRow, Beat, CommitListener, Credential, DeviceRow, Fut, Genesis, HandleRow, Installation, InstanceRow,
-    NoticeRow, Page, Position, Pulse, ReceiptRow, SearchScope, Store, StoreError, StoreStats, StreamInfo, StreamOwner,
-    SwarmRow, TaskRow,
+    AgentRow, Beat, CommitListener, Credential, DeviceRow, Fut, Genesis, HandleRow, Installation,
+    InstanceRow, NoticeRow, Page, Position, Pulse, ReceiptRow, SearchScope, Store, StoreError, StoreStats,
+    StreamInfo, StreamOwner, SwarmRow, TaskRow,
 };
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Batch, Outcome, VaultInfo, Write};

@@ -43,7 +43,7 @@ pub(crate) struct Replied {
     pub(crate) thread: EventId,
     pub(crate) from_instance: InstanceNo,
     pub(crate) from_agent: String,
-    pub(crate) to_instance: Option<InstanceNo>,
+    pub(crate) to: Option<Addressee>,
 }
 
 pub(crate) fn append(tx: &mut impl Tx, append: &Append) -> Applied {
@@ -56,7 +56,7 @@ pub(crate) fn append(tx: &mut impl Tx, append: &Append) -> Applied {
     let owner = sender.owner;
     let place = place(tx, append, owner)?;
     let replied = replied(tx, append, place)?;
-    let to = bind(tx, &append.recipient, place, append.from_instance, replied.as_ref())?;
+    let to = bind(tx, append, place, replied.as_ref())?;
     if append.deadline_ms.is_some_and(|deadline| deadline <= tx.at_ms()) {
         return Err(Refusal::DeadlinePast.into());
     }
@@ -135,10 +135,11 @@ fn replied(tx: &mut impl Tx, append: &Append, place: Place<'_>) -> Result<Option
         thread: row.thread,
         from_instance: row.from_instance,
         from_agent: row.from_agent,
-        to_instance: row.to.map(|(to, _)| to),
+        to: row.to.map(|(instance, agent)| Addressee { instance, agent }),
     });
-    let visible =
-        |replied: &Replied| replied.to_instance.is_none_or(|to| to == me) || replied.from_instance == me;
+    let visible = |replied: &Replied| {
+        replied.to.as_ref().is_none_or(|to| to.instance == me) || replied.from_instance == me
+    };
     replied.filter(visible).map(Some).ok_or(Refusal::ReplyNotFound.into())
 }
 

@@ -7,17 +7,19 @@ use super::value::values;
 use switchboard_core::event::Addressee;
 use switchboard_core::ids::{InstanceNo, VaultId};
 use switchboard_core::limits::ANNOUNCED_MS;
-use switchboard_core::write::{Recipient, Refusal};
+use switchboard_core::write::{Append, Recipient, Refusal};
 
 /// Whom the event is for; `None` is everybody on the stream.
 pub(crate) fn bind(
     tx: &mut impl Tx,
-    recipient: &Recipient,
+    append: &Append,
     place: Place<'_>,
-    sender: InstanceNo,
     replied: Option<&Replied>,
 ) -> Result<Option<Addressee>, Stop> {
-    let Recipient::Agent { agent, instance } = recipient else { return Ok(None) };
+    let sender = append.from_instance;
+    let Recipient::Agent { agent, instance } = &append.recipient else {
+        return confidant(tx, append, replied);
+    };
     let vault = match place {
         Place::Channel { vault, .. } => vault,
         Place::Swarm { swarm, .. } => return bind_in_swarm(tx, swarm, agent, replied).map(Some),
@@ -52,9 +54,30 @@ fn named(tx: &mut impl Tx, id: &str) -> Result<InstanceNo, Stop> {
     number.filter(|number| tx.state().live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
 }
 
+// What replies to a direct message and names nobody is not for everybody, who cannot see the message it replies to: it is
+// for the other end.
+fn confidant(
+    tx: &mut impl Tx,
+    append: &Append,
+    replied: Option<&Replied>,
+) -> Result<Option<Addressee>, Stop> {
+    let Some((replied, to)) = replied.and_then(|replied| Some((replied, replied.to.clone()?))) else {
+        return Ok(None);
+    };
+    let own = replied.from_instance == append.from_instance && replied.from_agent == append.from_agent;
+    let from = || Addressee { instance: replied.from_instance, agent: replied.from_agent.clone() };
+    let other = if own { to } else { from() };
+    tx.state().live(other.instance).ok_or(Refusal::RecipientUnknown)?;
+    Ok(Some(other))
+}
+
 // A reply goes to the other end of the replied message.
 fn counterpart(replied: &Replied, sender: InstanceNo) -> Option<InstanceNo> {
-    if replied.from_instance == sender { replied.to_instance } else { Some(replied.from_instance) }
+    if replied.from_instance == sender {
+        replied.to.as_ref().map(|to| to.instance)
+    } else {
+        Some(replied.from_instance)
+    }
 }
 
 // The single other instance that announced the agent lately; if no other did, the sender's own.

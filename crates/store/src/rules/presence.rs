@@ -129,13 +129,11 @@ pub(super) fn close(
 }
 
 pub(super) fn close_orphans(tx: &mut impl Tx, alive: &[u64]) -> Applied {
-    let sql = "SELECT vault, agent, instance, node FROM agents WHERE state <> ?";
-    let held = tx.all(sql, values![Presence::Closed as u8], held)?;
     let dead_ms = tx.clock_ms()?.saturating_sub(NODE_DEAD_MS);
-    let sql = "SELECT node FROM nodes WHERE seen_ms > ?";
-    let beating = tx.all(sql, values![dead_ms], |row| Ok(row.get::<i64>(0)?.cast_unsigned()))?;
-    let lives = |node| alive.contains(node) || beating.contains(node);
-    let gone: Vec<_> = held.into_iter().filter(|row| !lives(&row.node)).collect();
+    let sql = "SELECT vault, agent, instance, node FROM agents
+               WHERE state <> ? AND node NOT IN (SELECT node FROM nodes WHERE seen_ms > ?)";
+    let held = tx.all(sql, values![Presence::Closed as u8, dead_ms], held)?;
+    let gone: Vec<_> = held.into_iter().filter(|row| !alive.contains(&row.node)).collect();
     tx.run("DELETE FROM nodes WHERE seen_ms <= ?", values![dead_ms])?;
     close_all(tx, &gone)
 }

@@ -81,6 +81,27 @@ async fn a_reply_goes_to_the_instance_of_the_replied_message() {
 }
 
 #[tokio::test]
+async fn a_reply_to_a_direct_message_that_names_nobody_is_for_its_sender_alone() {
+    let hub = TestHub::start().await;
+    let (a, b, c) = (hub.token("a").await, hub.token("b").await, hub.token("c").await);
+    let mut asker = hub.agent(&a, "asker").await;
+    let mut helper = hub.agent(&b, "helper").await;
+    let mut bystander = hub.agent(&c, "bystander").await;
+    let mut question = direct(&hub, "q", "asker", "helper");
+    question["type"] = json!("question");
+    asker.ask(&question).await;
+    let question = helper.expect("message.deliver").await;
+    let mut answer = hub.message("r", "answer", "helper", "between us");
+    answer["reply_to"] = question["gid"].clone();
+    assert_eq!(helper.ask(&answer).await["t"], "message.stored");
+    let delivered = asker.expect("message.deliver").await;
+    assert_eq!((&delivered["to"], &delivered["reply_to"]), (&json!("asker"), &question["gid"]));
+    asker.ask(&hub.message("m", "finding", "asker", "for all")).await;
+    assert_eq!(bystander.expect("message.deliver").await["body"]["text"], "for all");
+    hub.stop().await;
+}
+
+#[tokio::test]
 async fn it_waits_for_an_addressee_that_is_away() {
     let hub = TestHub::start().await;
     let (a, b) = (hub.token("a").await, hub.token("b").await);

@@ -10,6 +10,7 @@ mod log;
 mod messages;
 mod questions;
 mod receipts;
+mod retention;
 mod rights;
 mod sessions;
 mod slow;

@@ -117,6 +117,10 @@ async fn a_device_that_waits_is_let_in() {
         http.post("/v1/device/code", &body).await.json()["user_code"].as_str().unwrap().to_owned()
     };
     let (one, two) = (ask().await, ask().await);
+    let told = hub.run(&["device", "list"]).stdout;
+    assert!(told.contains(&one) && told.contains(&two), "as the device shows them: {told}");
+    let page = http.get("/device?user_code=%3Cb%3E").await;
+    assert!(page.status == 200 && page.text.contains("device approve CODE") && !page.text.contains("<b>"));
     let listed = hub.json(&["device", "list"]);
     shaped(&listed, &json!([{ "user_code": "", "label": "", "expires_at": "" }]));
     assert_eq!(listed.as_array().unwrap().len(), 2);

@@ -62,6 +62,28 @@ fn what_passes_is_shown_as_it_passes() {
     assert_eq!((&frame["body"]["text"], &frame["from"]["agent"]), (&"passing by".into(), &"agent-a".into()));
 }
 
+#[test]
+fn an_agent_that_follows_can_be_asked_and_answers() {
+    let dir = temp();
+    let hub = Hub::start(dir.path());
+    let token =
+        |label: &str| hub.json(&["token", "create", "--label", label])["token"].as_str().unwrap().to_owned();
+    let (ann, ben) = (token("ann"), token("ben"));
+    hub.json(&["send", "it is up"]);
+    let following = ["inbox", "--follow", "--json", "-n", "1"];
+    let mut follow = Running::start(hub.command(&following).env("SWITCHBOARD_TOKEN", &ben));
+    assert!(follow.line().contains("it is up"));
+    let asking = ["ask", "--json", "--to", "ben", "--timeout", "1m", "which retry budget?"];
+    let mut ask = Running::start(hub.command(&asking).env("SWITCHBOARD_TOKEN", &ann));
+    let question: Value = serde_json::from_str(&follow.line()).unwrap();
+    assert_eq!((&question["to"], &question["from"]["agent"]), (&"ben".into(), &"ann".into()));
+    let gid = question["gid"].as_str().unwrap();
+    let answer = ["send", "--reply-to", gid, "three"];
+    assert_eq!(run(hub.command(&answer).env("SWITCHBOARD_TOKEN", &ben)).code, 0);
+    let asked: Value = serde_json::from_str(&ask.line()).unwrap();
+    assert_eq!(asked["answer"]["body"]["text"], "three");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_follower_waits_for_a_hub_that_restarts() {

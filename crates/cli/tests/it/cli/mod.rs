@@ -1,5 +1,7 @@
 //! The program as people and scripts use it: its commands, what they print, how they end.
 
+#![cfg_attr(not(unix), expect(unused, reason = "tests with signals run on Unix only"))]
+
 mod ask;
 mod backup;
 mod bench;
@@ -13,6 +15,8 @@ mod proxy;
 mod secrets;
 mod serve;
 mod tls;
+#[cfg(all(unix, feature = "otel"))]
+mod traces;
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};

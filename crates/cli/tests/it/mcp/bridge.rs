@@ -274,3 +274,17 @@ async fn the_program_speaks_mcp_and_nothing_else() {
     assert_eq!(tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time").unwrap(), None);
     assert!(tokio::time::timeout(PATIENCE, child.wait()).await.expect("ends in time").unwrap().success());
 }
+
+#[tokio::test]
+async fn what_was_asked_before_the_input_ended_is_answered() {
+    let hub = TestHub::start().await;
+    let options = Options::new(&hub.url, Secret::new(&hub.token("piped").await.bearer));
+    let about = json!({ "name": "pipe", "version": "1" });
+    let opening = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about });
+    let line = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening }).to_string();
+    let mut said = Vec::new();
+    bridge(options, line.as_bytes(), &mut said).await.unwrap();
+    let answer: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!((&answer["id"], &answer["result"]["protocolVersion"]), (&json!(1), &json!("2025-06-18")));
+    hub.stop().await;
+}

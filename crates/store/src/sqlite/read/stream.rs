@@ -23,7 +23,6 @@ pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
     let Some(kind) = EventKind::from_number(row.get(1)?) else {
         return broken(1, "an unknown kind of event");
     };
-    let to = row.get::<_, Option<u32>>(8)?.zip(row.get::<_, Option<String>>(9)?);
     Ok(StoredEvent {
         id,
         kind,
@@ -33,9 +32,15 @@ pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
         reply_to: row.get::<_, Option<i64>>(5)?.map(EventId::from_row),
         from_instance: InstanceNo(row.get(6)?),
         from_agent: row.get(7)?,
-        to: to.map(|(instance, agent)| Addressee { instance: InstanceNo(instance), agent }),
+        to: addressee(row, 8)?,
         data: Bytes::copy_from_slice(row.get_ref(10)?.as_blob()?),
     })
+}
+
+/// The addressee out of the column `at` with its instance and the next one with its agent.
+pub(crate) fn addressee(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Addressee>> {
+    let to = row.get::<_, Option<u32>>(at)?.zip(row.get::<_, Option<String>>(at + 1)?);
+    Ok(to.map(|(instance, agent)| Addressee { instance: InstanceNo(instance), agent }))
 }
 
 pub(crate) fn page(

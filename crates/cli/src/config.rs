@@ -85,6 +85,29 @@ pub(crate) fn wrong(message: String) -> Failure {
     Failure::new(Exit::Usage, "SB0206", message)
 }
 
+/// The configuration with its secrets hidden, for showing.
+pub fn shown(mut config: Config) -> Config {
+    config.store.url = without_password(&config.store.url);
+    // A NATS token stands where a user stands elsewhere.
+    let servers = config.doorbell.url.split(',').map(|server| match server.split_once("://") {
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
+            Some((_, place)) => format!("{scheme}://…@{place}"),
+            None => server.to_owned(),
+        },
+        None => server.to_owned(),
+    });
+    config.doorbell.url = servers.collect::<Vec<_>>().join(",");
+    config
+}
+
+fn without_password(url: &str) -> String {
+    let parts = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+    match parts.and_then(|(scheme, (by, place))| Some((scheme, by.split_once(':')?.0, place))) {
+        Some((scheme, user, place)) => format!("{scheme}://{user}:…@{place}"),
+        None => url.to_owned(),
+    }
+}
+
 /// A commented file with every key and its default.
 pub fn example() -> String {
     let mut text = String::from(
@@ -170,7 +193,7 @@ mod tests {
     fn wrong_types_values_and_grammar_name_the_line() {
         assert!(refused("[server]\n\nlisten = 8484\n").starts_with("hub.toml, line 3: "));
         assert!(refused("[server\n").starts_with("hub.toml, line 1: "));
-        assert!(refused("[store]\nurl = \"postgres://x\"\n").contains("store.url"));
+        assert!(refused("[store]\nurl = \"mysql://x\"\n").contains("store.url"));
         assert!(refused("[retention]\norg_days = 0\n").contains("retention.org_days"));
         assert!(refused("[server]\norigins = [\"https://a/b\"]\n").contains("server.origins"));
         assert!(
@@ -194,6 +217,28 @@ mod tests {
         let config = with("", &variables).unwrap();
         assert!((config.otel.sample_ratio - 0.25).abs() < f64::EPSILON);
         assert_eq!(otel_headers(&config.otel).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let shown_url = |url: &str| {
+            let config = with("", &[("SWITCHBOARD_STORE_URL", url)]).unwrap();
+            assert_eq!(config.store.url, url);
+            shown(config).store.url
+        };
+        let url = "postgres://ann:ge%40heim@localhost:6000/hub?schema=bus";
+        assert_eq!(shown_url(url), "postgres://ann:…@localhost:6000/hub?schema=bus");
+        assert_eq!(shown_url("postgres://ann@localhost/hub"), "postgres://ann@localhost/hub");
+        let bell = |url: &str| {
+            let store = ("SWITCHBOARD_STORE_URL", "postgres://ann@localhost/hub");
+            with("", &[store, ("SWITCHBOARD_DOORBELL_URL", url)])
+        };
+        let config = shown(bell("nats://geheim@a:4222,tls://u:geheim@b").unwrap());
+        assert_eq!(config.doorbell.url, "nats://…@a:4222,tls://…@b");
+        let wrong = bell("nats://u:geheim@a/path").unwrap_err();
+        assert!(wrong.message.contains("doorbell.url") && !wrong.message.contains("geheim"), "{wrong}");
+        let wrong = with("", &[("SWITCHBOARD_STORE_URL", "postgres://ann:geheim@/x?schema=A")]).unwrap_err();
+        assert!(wrong.message.contains("store.url") && !wrong.message.contains("geheim"), "{wrong}");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::time::Duration;
 use switchboard_client::Secret;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::limits::DISK_RESERVE_BYTES;
-use switchboard_core::port::store::StoreError;
+use switchboard_core::port::doorbell::Doorbell;
+use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
 use switchboard_core::time::{DAY_MS, HOUR_MS, SystemClock, WallMs};
@@ -40,6 +41,58 @@ pub struct Embedded {
     /// The owner's bearer of this run.
     pub token: Secret,
     serving: JoinHandle<()>,
+}
+
+/// A store that was opened.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// What it is, as `status` says it.
+    pub backend: &'static str,
+}
+
+impl From<SqliteStore> for Opened {
+    fn from(store: SqliteStore) -> Self {
+        Self { store: Arc::new(store), backend: "sqlite" }
+    }
+}
+
+/// Opens the store that the configuration asks for; what is kept beside it is in `dir`.
+pub async fn open(dir: &Path, config: &Config) -> Result<Opened, Failure> {
+    match config.store.url.split_once(':') {
+        None => tokio::task::block_in_place(|| open_store(dir, config)).map(Into::into),
+        Some(("sqlite", path)) => {
+            tokio::task::block_in_place(|| open_store(Path::new(path), config)).map(Into::into)
+        }
+        Some(_) => open_database(dir, config).await,
+    }
+}
+
+#[cfg(feature = "postgres")]
+async fn open_database(dir: &Path, config: &Config) -> Result<Opened, Failure> {
+    use switchboard_store::postgres::{Address, OpenError, Options, PostgresStore};
+    crate::place::make(dir)?;
+    let options = Options { search: config.store.search, ..Options::default() };
+    let opened = match Address::parse(&config.store.url) {
+        Ok(address) => PostgresStore::connect(address, options).await,
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(store) => Ok(Opened { store: Arc::new(store), backend: "postgres" }),
+        Err(error @ OpenError::Newer { .. }) => {
+            let message = format!("The store cannot be used: {error}. Nothing was changed.");
+            Err(Failure::new(Exit::Refused, "SB0204", message).next("start the newer version again"))
+        }
+        Err(error) => {
+            Err(Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}.")))
+        }
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_database(_: &Path, _: &Config) -> Result<Opened, Failure> {
+    let message = "This program was built without PostgreSQL.".to_owned();
+    Err(Failure::new(Exit::Refused, "SB0205", message).next("use one with the feature `postgres`"))
 }
 
 /// Opens the store in `dir`. Blocks on the disk.
@@ -91,11 +144,12 @@ pub async fn bind(address: &str) -> Result<TcpListener, Failure> {
 impl Embedded {
     /// Starts a hub on `store` behind `listener`. `traces`: who takes its spans.
     pub async fn start(
-        store: SqliteStore,
+        opened: impl Into<Opened>,
         config: &Config,
         listener: TcpListener,
         traces: Traces,
     ) -> Result<Self, Failure> {
+        let Opened { store, backend } = opened.into();
         let address = listener.local_addr().map_err(|error| {
             Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
         })?;
@@ -107,8 +161,8 @@ impl Embedded {
             .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
         let settings = settings(config, &url);
         let ports = Ports {
-            store: Arc::new(store),
-            doorbell: Arc::new(LocalDoorbell::new()),
+            store,
+            doorbell: doorbell(config, backend)?,
             clock: Arc::new(SystemClock::default()),
             entropy: Arc::new(SystemEntropy),
         };
@@ -116,7 +170,7 @@ impl Embedded {
             Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
-        let mut doors = Doors::new(hub.clone(), "sqlite");
+        let mut doors = Doors::new(hub.clone(), backend);
         doors.traces = traces;
         doors.room = listen::Room::within(crate::limits::granted_files());
         doors.origins = Arc::new(config.server.origins.clone());
@@ -160,6 +214,48 @@ impl Embedded {
     }
 }
 
+/// Who wakes readers here and, where there are others, there.
+fn doorbell(config: &Config, backend: &str) -> Result<Arc<dyn Doorbell>, Failure> {
+    match (config.doorbell.url.as_str(), backend) {
+        ("auto" | "local", "sqlite") => Ok(Arc::new(LocalDoorbell::new())),
+        ("local", _) => Ok(Arc::new(LocalDoorbell::among_others())),
+        #[cfg(feature = "postgres")]
+        ("auto" | "postgres", _) => {
+            let address = switchboard_store::postgres::Address::parse(&config.store.url);
+            let address = address.map_err(|error| doorbell_failure(&error))?;
+            Ok(Arc::new(switchboard_store::doorbell::postgres::PostgresDoorbell::new(
+                address,
+                Arc::new(SystemEntropy),
+            )))
+        }
+        #[cfg(feature = "nats")]
+        (url, _) => nats(config, url).map_err(|error| doorbell_failure(&error)),
+        #[cfg(not(feature = "nats"))]
+        _ => Err(doorbell_failure(&"this program was built without it")),
+    }
+}
+
+#[cfg(feature = "nats")]
+fn nats(
+    config: &Config,
+    url: &str,
+) -> Result<Arc<dyn Doorbell>, switchboard_store::doorbell::nats::OpenError> {
+    use switchboard_store::doorbell::nats::{Address, NatsDoorbell};
+    let mut address = Address::parse(url)?;
+    if let Some(file) = &config.doorbell.credentials_file {
+        address = address.credentials_file(file.into())?;
+    }
+    if let Some(file) = &config.doorbell.ca_file {
+        address = address.authority_file(file.into())?;
+    }
+    Ok(Arc::new(NatsDoorbell::new(address, Arc::new(SystemEntropy))))
+}
+
+fn doorbell_failure(error: &impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, "SB0206", format!("The doorbell cannot be used: {error}."))
+        .next("correct [doorbell] in the configuration")
+}
+
 /// The address to connect to: listening everywhere includes this machine.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
@@ -182,6 +278,7 @@ fn settings(config: &Config, url: &str) -> Settings {
         swarm_messages_per_hour: config.limits.swarm_messages_per_hour,
         presence_grace: Duration::from_secs(config.limits.presence_grace_seconds.into()),
         public_url: url.to_owned(),
+        store_clock: true,
         ..Settings::default()
     }
 }

@@ -151,7 +151,8 @@ impl Hub {
             installation,
         });
         // Listening comes before reading: what is committed in between is then known twice, never not at all.
-        hub.store().listen(Arc::new(Ears { streams, doorbell: hub.ports.doorbell.clone() }));
+        let ears = Ears { streams, doorbell: hub.ports.doorbell.clone(), stop: hub.stop.clone() };
+        hub.store().listen(Arc::new(ears));
         let weak = Arc::downgrade(&hub);
         hub.ports.doorbell.listen(Arc::new(move |topic| {
             if let Some(hub) = weak.upgrade() {
@@ -394,16 +395,23 @@ impl Hub {
     }
 }
 
-/// Hears of this node's commits, and passes them on.
+/// Hears of this node's commits, and passes them on. What it knows of streams is void once the store has begun another epoch by
+/// itself: the hub ends, and reads everything anew when it is started again.
 struct Ears {
     streams: Arc<Streams>,
     doorbell: Arc<dyn Doorbell>,
+    stop: CancellationToken,
 }
 
 impl CommitListener for Ears {
     fn committed(&self, events: &[Arc<StoredEvent>]) {
         self.streams.committed(events);
         self.doorbell.committed(events);
+    }
+
+    fn epoch_began(&self, epoch: &str) {
+        tracing::error!(epoch, "the store lost commits that were answered and began another epoch: stopping");
+        self.stop.cancel();
     }
 }
 

@@ -9,19 +9,65 @@ const DAYS_MAX: u32 = 3650;
 /// The first thing that cannot be.
 pub(super) fn check(config: &Config) -> Result<(), String> {
     server(&config.server)?;
-    only("store.url", &config.store.url, "sqlite")?;
-    only("doorbell.url", &config.doorbell.url, "local")?;
+    store_url(&config.store.url)?;
+    doorbell_url(&config.doorbell.url, &config.store.url)?;
     retention(&config.retention)?;
     limits(&config.limits)?;
     otel(&config.otel)?;
     crate::logging::filter(&config.log.level).map(drop).map_err(|error| format!("log.level: {error}."))
 }
 
-fn only(key: &str, value: &str, known: &str) -> Result<(), String> {
-    if value == known {
-        return Ok(());
+// Of a URL with a password in it nothing is repeated.
+fn store_url(url: &str) -> Result<(), String> {
+    match url.split_once(':') {
+        None if url == "sqlite" => Ok(()),
+        Some(("sqlite", path)) if !path.is_empty() => Ok(()),
+        Some(("postgres" | "postgresql", _)) => database_url(url),
+        _ => {
+            Err("store.url: write \"sqlite\", \"sqlite:DIRECTORY\" or \"postgres://USER@HOST/DATABASE\"."
+                .into())
+        }
     }
-    Err(format!("{key}: this version offers \"{known}\" only, not {value:?}."))
+}
+
+#[cfg(feature = "postgres")]
+fn database_url(url: &str) -> Result<(), String> {
+    let address = switchboard_store::postgres::Address::parse(url);
+    address.map(drop).map_err(|error| format!("store.url: {error}."))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn database_url(_: &str) -> Result<(), String> {
+    Err("store.url: this program was built without PostgreSQL.".into())
+}
+
+// Of a URL with a password in it nothing is repeated.
+fn doorbell_url(url: &str, store: &str) -> Result<(), String> {
+    let postgres = store.starts_with("postgres");
+    match url {
+        "auto" | "local" => Ok(()),
+        "postgres" if postgres => Ok(()),
+        "postgres" => Err("doorbell.url: \"postgres\" needs store.url to be one of PostgreSQL.".into()),
+        url if !url.starts_with("nats://") && !url.starts_with("tls://") => {
+            Err("doorbell.url: write \"auto\", \"local\", \"postgres\" or \"nats://HOST:PORT\".".into())
+        }
+        _ if !postgres => {
+            Err("doorbell.url: SQLite has one node: a NATS server needs store.url to be one of PostgreSQL."
+                .into())
+        }
+        url => nats_url(url),
+    }
+}
+
+#[cfg(feature = "nats")]
+fn nats_url(url: &str) -> Result<(), String> {
+    let address = switchboard_store::doorbell::nats::Address::parse(url);
+    address.map(drop).map_err(|error| format!("doorbell.url: {error}."))
+}
+
+#[cfg(not(feature = "nats"))]
+fn nats_url(_: &str) -> Result<(), String> {
+    Err("doorbell.url: this program was built without NATS.".into())
 }
 
 fn server(server: &Server) -> Result<(), String> {

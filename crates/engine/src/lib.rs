@@ -16,7 +16,7 @@ pub mod hub;
 pub mod inbox;
 pub mod manage;
 mod nodes;
-mod once;
+pub mod once;
 pub mod presence;
 pub mod read;
 pub mod refusal;

@@ -145,8 +145,7 @@ async fn connect(address: &Address, told: mpsc::Sender<String>) -> Result<Client
 }
 
 async fn tell(client: &Client, channel: &str, message: String) -> Result<(), OpenError> {
-    let told = client.execute("SELECT pg_notify($1, $2)", &[&channel, &message]);
-    within(told).await.map(drop)
+    within(client.execute("SELECT pg_notify($1, $2)", &[&channel, &message])).await.map(drop)
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, OpenError> {

@@ -45,7 +45,7 @@ async fn without_its_nats_server_everything_arrives_by_polling_and_then_by_rings
     for node in &pair.running {
         until("the node says that it does not ring", PATIENCE, async || !rings(node).await).await;
         let metrics = node.admin().get("/metrics").await.text;
-        assert!(metrics.contains("switchboard_doorbell_connected 0"), "{metrics}");
+        assert!(metrics.contains("\nswitchboard_doorbell_connected 0\n"), "{metrics}");
     }
     pair.pass(20).await;
     let _nats = Nats::with(port.into(), &[]).await;

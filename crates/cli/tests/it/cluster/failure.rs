@@ -8,7 +8,7 @@ use switchboard_testkit::Process;
 const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
 async fn is_keeper(node: &Process) -> bool {
-    node.admin().get("/metrics").await.text.contains("switchboard_keeper 1")
+    node.admin().get("/metrics").await.text.contains("\nswitchboard_keeper 1\n")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,13 +19,13 @@ async fn agents_of_a_node_that_was_killed_close_and_another_keeps_deadlines() {
     let (a, b) = (running[0].token("a").await, running[0].token("b").await);
     let mut watcher = nodes.agent(&running[1], &b, "b").await;
     let _lost = nodes.agent(&running[0], &a, "a").await;
-    assert_eq!(watcher.expect("presence.update").await["state"], "active");
+    assert_eq!(watcher.expect("presence_update").await["state"], "active");
     let started = tokio::time::Instant::now();
     running.remove(0).kill().await;
     let closed = tokio::time::timeout(CLOSED_WITHIN, async {
         loop {
             // A frame may be longer in coming than tests wait for one.
-            if let Some(seen) = watcher.drain_of("presence.update").await.pop() {
+            if let Some(seen) = watcher.drain_of("presence_update").await.pop() {
                 return seen;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -58,7 +58,7 @@ async fn a_keeper_paused_beyond_its_lease_does_no_harm_when_it_goes_on() {
     // It takes over what it missed, its agent is there again, and it is not the keeper.
     assert_eq!(received(&mut paused, 1).await[0].1, "while-paused");
     loop {
-        let seen = watcher.expect("presence.update").await;
+        let seen = watcher.expect("presence_update").await;
         if seen["state"] == "active" {
             assert_eq!(seen["agent_id"], "a");
             break;

@@ -70,7 +70,7 @@ async fn direct_messages_receipts_and_presence_cross_nodes() {
     let (a, b) = (running[0].token("a").await, running[1].token("b").await);
     let mut sender = nodes.agent(&running[0], &a, "a").await;
     let mut receiver = nodes.agent(&running[1], &b, "b").await;
-    let seen = sender.expect("presence.update").await;
+    let seen = sender.expect("presence_update").await;
     assert_eq!((seen["agent_id"].as_str(), seen["state"].as_str()), (Some("b"), Some("active")));
     let mut message = nodes.message("m1", "finding", "a");
     message["to"] = json!("b");
@@ -83,7 +83,7 @@ async fn direct_messages_receipts_and_presence_cross_nodes() {
     assert_eq!((&status["gid"], status["state"].as_str()), (&stored["gid"], Some("read")));
     receiver.close().await;
     loop {
-        let seen = sender.expect("presence.update").await;
+        let seen = sender.expect("presence_update").await;
         if seen["state"] == "closed" {
             assert_eq!(seen["agent_id"], "b");
             break;
@@ -112,17 +112,12 @@ async fn an_agent_that_speaks_over_two_nodes_is_there_until_both_have_lost_it() 
     let mut watcher = nodes.agent(&running[0], &a, "a").await;
     let first = nodes.agent(&running[0], &b, "b").await;
     let second = nodes.agent(&running[1], &b, "b").await;
+    assert_eq!(watcher.expect("presence_update").await["state"], "active");
     second.close().await;
     // The node that announced it last closes it, and the other one says that it is there.
-    loop {
-        let seen = watcher.expect("presence.update").await;
-        if seen["state"] == "closed" {
-            break;
-        }
-    }
-    assert_eq!(watcher.expect("presence.update").await["state"], "active");
+    while watcher.expect("presence_update").await["state"] != "active" {}
     first.close().await;
-    assert_eq!(watcher.expect("presence.update").await["state"], "closed");
+    assert_eq!(watcher.expect("presence_update").await["state"], "closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

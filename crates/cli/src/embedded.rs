@@ -13,7 +13,7 @@ use switchboard_core::port::doorbell::Doorbell;
 use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
-use switchboard_core::time::{DAY_MS, HOUR_MS, SystemClock, WallMs};
+use switchboard_core::time::{Clock as _, DAY_MS, HOUR_MS, SECOND_MS, ShiftedClock, SystemClock, WallMs};
 use switchboard_engine::once::Request;
 use switchboard_engine::{Founding, Hub, Ports, Settings, manage};
 use switchboard_protocol::admin::TokenOut;
@@ -23,9 +23,14 @@ use switchboard_store::doorbell::LocalDoorbell;
 use switchboard_store::sqlite::{OpenError, Options, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// How long the hub has to stop, all in all.
 pub const DRAIN: Duration = Duration::from_secs(10);
+/// How often a node sets its clock by that of a store it shares with others.
+const CLOCK_EVERY: Duration = Duration::from_mins(1);
+/// Difference between the two that is worth a warning.
+const CLOCK_WARN_MS: i64 = 5 * SECOND_MS;
 /// Length the write-ahead log starts with: enough that it does not grow under load, little enough to be made at once.
 const WAL_BYTES: u64 = 32 << 20;
 
@@ -160,14 +165,22 @@ impl Embedded {
             .as_deref()
             .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
         let settings = settings(config, &url);
+        let clock = Arc::new(ShiftedClock::new(Arc::new(SystemClock::default())));
+        let shared = backend != "sqlite";
+        if shared {
+            set_clock(&*store, &clock).await.map_err(|error| store_failure(&error))?;
+        }
         let ports = Ports {
-            store,
+            store: Arc::clone(&store),
             doorbell: doorbell(config, backend)?,
-            clock: Arc::new(SystemClock::default()),
+            clock: clock.clone(),
             entropy: Arc::new(SystemEntropy),
         };
         let hub =
             Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
+        if shared {
+            tokio::spawn(keep_clock(store, clock, hub.stopping().clone()));
+        }
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), backend);
@@ -256,6 +269,24 @@ fn doorbell_failure(error: &impl std::fmt::Display) -> Failure {
         .next("correct [doorbell] in the configuration")
 }
 
+// Nodes that share a store go by its clock: deadlines then mean the same on each, however wrong its machine's clock is.
+async fn set_clock(store: &dyn Store, clock: &ShiftedClock) -> Result<(), StoreError> {
+    let asked = clock.monotonic();
+    let by_ms = clock.set(store.wall_ms().await?, asked);
+    if by_ms.abs() >= CLOCK_WARN_MS {
+        tracing::warn!(by_ms, "this machine's clock differs from the store's, which counts: set it right");
+    }
+    Ok(())
+}
+
+async fn keep_clock(store: Arc<dyn Store>, clock: Arc<ShiftedClock>, stopping: CancellationToken) {
+    while stopping.run_until_cancelled(tokio::time::sleep(CLOCK_EVERY)).await.is_some() {
+        if let Err(error) = set_clock(&*store, &clock).await {
+            tracing::debug!(%error, "the store's clock could not be read");
+        }
+    }
+}
+
 /// The address to connect to: listening everywhere includes this machine.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
@@ -278,7 +309,6 @@ fn settings(config: &Config, url: &str) -> Settings {
         swarm_messages_per_hour: config.limits.swarm_messages_per_hour,
         presence_grace: Duration::from_secs(config.limits.presence_grace_seconds.into()),
         public_url: url.to_owned(),
-        store_clock: true,
         ..Settings::default()
     }
 }

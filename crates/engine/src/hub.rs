@@ -1,7 +1,7 @@
 //! The hub: what all rooms of the engine share, and how it starts and stops.
 
 use crate::credentials::Credentials;
-use crate::nodes::{Nodes, StoreClock};
+use crate::nodes::Nodes;
 use crate::presence;
 use crate::refusals::Refusals;
 use crate::settings::Settings;
@@ -101,7 +101,6 @@ pub struct Hub {
     personal: AtomicBool,
     reading: tokio::sync::Mutex<()>,
     pub(crate) nodes: Nodes,
-    pub(crate) store_clock: Option<Arc<StoreClock>>,
     /// Names this run of this process: the agents of a dead one are closed.
     pub node: u64,
     stop: CancellationToken,
@@ -117,15 +116,10 @@ impl std::fmt::Debug for Hub {
 impl Hub {
     /// Opens the store, reads what is kept in memory and starts the timers.
     pub async fn start(
-        mut ports: Ports,
+        ports: Ports,
         settings: Settings,
         founding: Founding,
     ) -> Result<Arc<Self>, StoreError> {
-        let store_clock = (settings.store_clock && ports.store.is_shared())
-            .then(|| Arc::new(StoreClock::new(ports.clock.clone())));
-        if let Some(clock) = &store_clock {
-            ports.clock = clock.clone();
-        }
         let genesis = genesis(&ports, founding);
         let installation = ports.store.open(genesis).await?;
         let streams = Arc::new(Streams::new(&installation.org_id));
@@ -142,7 +136,6 @@ impl Hub {
             personal: AtomicBool::default(),
             reading: tokio::sync::Mutex::default(),
             nodes: Nodes::default(),
-            store_clock,
             node: u64::from_be_bytes(random::bytes(&*ports.entropy)) >> 1,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -1,4 +1,4 @@
-//! Several nodes as one: what this node takes over from the others, by which clock they go, and which of them does what only one
+//! Several nodes as one: what this node takes over from the others, and which of them does what only one
 //! may do. A hub that has its store to itself does none of it.
 //!
 //! The doorbell makes this quick, the store makes it right: a ring says where to look, and everything is looked at now and then
@@ -9,7 +9,7 @@ use crate::stream::Stream;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use switchboard_core::ids::StreamId;
 use switchboard_core::limits::{
@@ -18,7 +18,7 @@ use switchboard_core::limits::{
 use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::{Beat, Position, StoreError};
 use switchboard_core::random::bytes;
-use switchboard_core::time::{Clock, WallMs};
+use switchboard_core::time::WallMs;
 use switchboard_core::write::{Outcome, Refusal, Write};
 use tokio::sync::Notify;
 
@@ -26,8 +26,6 @@ use tokio::sync::Notify;
 const KEEPER: &str = "keeper";
 /// Streams read at a time.
 const READ_AT_ONCE: usize = 8;
-/// A clock that differs by less from the store's is left alone: a beat's way there and back is as long.
-const CLOCK_SLACK_MS: WallMs = 500;
 
 /// What this node knows of the others.
 #[derive(Debug, Default)]
@@ -69,37 +67,6 @@ impl Nodes {
     /// Whether any living node could not ring when it last said.
     pub fn is_unrung(&self) -> bool {
         self.unrung.load(Ordering::Relaxed)
-    }
-}
-
-/// The machine's clocks, the wall clock set by the store's: where nodes' clocks differ, the store's decides.
-pub(crate) struct StoreClock {
-    own: Arc<dyn Clock>,
-    ahead_ms: AtomicI64,
-}
-
-impl StoreClock {
-    pub(crate) fn new(own: Arc<dyn Clock>) -> Self {
-        Self { own, ahead_ms: AtomicI64::new(0) }
-    }
-
-    pub(crate) fn set(&self, now_ms: WallMs) {
-        let ahead_ms = now_ms.saturating_sub(self.own.wall_ms());
-        let before = self.ahead_ms.load(Ordering::Relaxed);
-        if (ahead_ms - before).abs() > CLOCK_SLACK_MS {
-            tracing::warn!(ahead_ms, "this machine's clock differs from the store's, which is used");
-            self.ahead_ms.store(ahead_ms, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Clock for StoreClock {
-    fn wall_ms(&self) -> WallMs {
-        self.own.wall_ms().saturating_add(self.ahead_ms.load(Ordering::Relaxed))
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.own.monotonic()
     }
 }
 
@@ -212,9 +179,6 @@ impl Hub {
         let rings = self.doorbell().is_connected();
         let beat = Beat { node: self.node, rings, lease: KEEPER, fence, keep_ms: NODE_LEASE_MS };
         let pulse = self.store().beat(beat).await?;
-        if let (Some(clock), Some(now_ms)) = (&self.store_clock, pulse.now_ms) {
-            clock.set(now_ms);
-        }
         if self.nodes.unrung.swap(!pulse.all_ring, Ordering::Relaxed) == pulse.all_ring {
             self.nodes.ring(); // at another pace from now on
         }
@@ -304,22 +268,5 @@ pub(crate) async fn find_streams(hub: &Hub) {
                 }
             })
             .await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use switchboard_core::time::ManualClock;
-
-    #[test]
-    fn the_stores_clock_decides_when_they_differ() {
-        let clock = StoreClock::new(Arc::new(ManualClock::new(1_000_000)));
-        clock.set(1_000_300);
-        assert_eq!(clock.wall_ms(), 1_000_000, "as long as a beat may take");
-        clock.set(1_300_000);
-        assert_eq!(clock.wall_ms(), 1_300_000);
-        clock.set(700_000);
-        assert_eq!(clock.wall_ms(), 700_000);
     }
 }

@@ -23,8 +23,6 @@ pub struct Settings {
     pub ping_every: Duration,
     /// How often deadlines and retention are looked at when nothing rings sooner.
     pub sweep_every: Duration,
-    /// Whether the store's clock decides where this machine's differs, if other nodes share the store.
-    pub store_clock: bool,
     /// Where the hub is reached from outside, without a trailing slash; shown in device codes.
     pub public_url: String,
 }
@@ -40,7 +38,6 @@ impl Default for Settings {
             presence_grace: Duration::from_millis(limits::PRESENCE_GRACE_MS.unsigned_abs()),
             ping_every: Duration::from_millis(limits::PING_INTERVAL_MS),
             sweep_every: Duration::from_secs(1),
-            store_clock: false,
             public_url: "http://127.0.0.1:8484".into(),
         }
     }

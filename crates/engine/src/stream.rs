@@ -534,7 +534,6 @@ mod tests {
         assert_eq!(seqs(stream.after(4, 10)), None, "5 was never in this tail");
     }
 
-    #[test]
     fn page(events: &[u64], head: u64) -> Page {
         let events = events.iter().map(|seq| StoredEvent::clone(&event(1, *seq))).collect();
         Page { events, head, first: 1 }

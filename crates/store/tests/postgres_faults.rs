@@ -296,7 +296,7 @@ async fn lost_commits_begin_another_epoch() {
     let epoch = cluster.sql("SELECT epoch FROM t0.installation");
     assert_ne!(epoch, genesis().epoch);
     for heard in &heard {
-        assert_eq!(*heard.0.lock(), [epoch.clone()]);
+        assert_eq!(*heard.0.lock(), std::slice::from_ref(&epoch));
     }
     verified(&*nodes[0]).await;
 }

@@ -13,12 +13,18 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 /// Where the store of a data directory is; `None` for the directory itself.
 #[must_use]
 pub fn url(dir: &Path) -> Option<String> {
-    if std::env::var(VARIABLE).ok()? != "postgres" {
+    if backend() != "postgres" {
         return None;
     }
     let mut hasher = DefaultHasher::new();
     dir.hash(&mut hasher);
     Some(CLUSTER.url(&format!("d{:x}", hasher.finish())))
+}
+
+/// What `status` calls the backend that tests run on.
+#[must_use]
+pub fn backend() -> &'static str {
+    if std::env::var(VARIABLE).is_ok_and(|name| name == "postgres") { "postgres" } else { "sqlite" }
 }
 
 /// Names of the variables that a program on `dir` needs, with their values.

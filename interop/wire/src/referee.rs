@@ -150,7 +150,8 @@ fn read<T: DeserializeOwned + Serialize>(value: &Value, measure: Measure, valida
 
 fn without_our_fields(value: &Value) -> Value {
     let mut trimmed = value.clone();
-    if let Some(frame) = trimmed.as_object_mut().filter(|frame| frame.get("t").is_some_and(|t| t == "error")) {
+    if let Some(frame) = trimmed.as_object_mut().filter(|frame| frame.get("t").is_some_and(|t| t == "error"))
+    {
         frame.remove("answers"); // beside the error, not in it
     }
     let carrier = ["t", "schema"].iter().find_map(|name| value[name].as_str()).unwrap_or("error");

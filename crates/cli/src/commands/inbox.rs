@@ -29,9 +29,10 @@ pub async fn run(global: &Global, output: Output, inbox: &Inbox) -> Result<(), F
     let names = Names::of(&who);
     let vault = inbox.vault.as_deref().map(|name| messages::vault(&who, Some(name))).transpose()?;
     let limit = inbox.limit.unwrap_or(if inbox.follow { 0 } else { LIMIT });
-    let attendance = match inbox.follow && !api.is_owner {
-        true => Attendance::begin(&api, &who, inbox.vault.as_deref()).await?,
-        false => Attendance(None),
+    let attendance = if inbox.follow && !api.is_owner {
+        Attendance::begin(&api, &who, inbox.vault.as_deref()).await?
+    } else {
+        Attendance(None)
     };
     // Following begins before the past is read, so that nothing falls between the two.
     let cursor = if inbox.follow { Some(api.failing(poll(&api, None, 0).await)?.cursor) } else { None };

@@ -13,8 +13,10 @@
 //!    a time stamp. A batch in which nothing changed (repeats, refusals) is no commit and adds none.
 //! 7. **Reads** see every commit that was answered before the read began, never a part of one, and never write.
 //! 8. **Several writers.** Nothing but the transaction decides: two nodes may commit to the same streams at a time.
-//! 9. **Leases.** A lease has one holder at a time by the store's clock; each new holder gets a higher fence, and a write under an
-//!    older one is refused inside its transaction, however late it comes ([`crate::write::Write::Fenced`]).
+//! 9. **One clock.** [`Store::wall_ms`] is the same clock for all nodes of a store, whatever their machines say. Nodes stamp their
+//!    batches by it, so that deadlines, retention and presence mean the same on each.
+//! 10. **Leases.** A lease has one holder at a time by the store's clock; each new holder gets a higher fence, and a write under an
+//!     older one is refused inside its transaction, however late it comes ([`crate::write::Write::Fenced`]).
 //!
 //! The conformance suite (`switchboard_store::conformance`) proves them for every backend.
 
@@ -374,8 +376,6 @@ pub struct Beat {
 /// What a node hears back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pulse {
-    /// The store's time: it decides where nodes' clocks differ. `None` where there is one node.
-    pub now_ms: Option<WallMs>,
     /// Whether every living node could ring the others when it last said.
     pub all_ring: bool,
     /// Whether the lease was kept.
@@ -477,8 +477,7 @@ pub trait Store: Send + Sync + 'static {
     /// Says that a node lives, in the store's time; [`crate::write::Write::CloseOrphans`] spares the agents of those that have said
     /// so within [`crate::limits::NODE_DEAD_MS`]. Keeps the node's lease. Not in the log.
     fn beat(&self, beat: Beat) -> Fut<'_, Pulse> {
-        let pulse =
-            Pulse { now_ms: None, all_ring: true, kept: beat.fence.is_some(), free: beat.fence.is_none() };
+        let pulse = Pulse { all_ring: true, kept: beat.fence.is_some(), free: beat.fence.is_none() };
         Box::pin(async move { Ok(pulse) })
     }
 
@@ -494,6 +493,8 @@ pub trait Store: Send + Sync + 'static {
     fn stats(&self) -> Fut<'_, StoreStats>;
     /// Writes a consistent copy while everything goes on; the target must not exist.
     fn backup(&self, target: PathBuf) -> Fut<'_, ()>;
+    /// Wall time by the store's own clock.
+    fn wall_ms(&self) -> Fut<'_, WallMs>;
     /// Stops taking calls, finishes what was taken, lets go of files.
     fn close(&self) -> Fut<'_, ()>;
 }

@@ -98,6 +98,7 @@ pub enum OpenError {
 }
 
 /// What an error while opening means.
+#[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
 pub(crate) fn opening(error: tokio_postgres::Error) -> OpenError {
     match error.code() {
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => OpenError::Rights(told(&error)),
@@ -249,13 +250,12 @@ impl Address {
             Some(&SqlState::UNDEFINED_OBJECT | &SqlState::CANT_CHANGE_RUNTIME_PARAM) => {
                 OpenError::Server(why)
             }
-            Some(_) => OpenError::Unreachable { server, why },
             None if why.contains("TLS") => OpenError::Tls(why),
             None if why.contains("password") => {
                 let user = self.config.get_user().unwrap_or_default().to_owned();
                 OpenError::Refused { server, user, why }
             }
-            None => OpenError::Unreachable { server, why },
+            _ => OpenError::Unreachable { server, why },
         }
     }
 }

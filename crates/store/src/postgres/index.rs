@@ -61,6 +61,7 @@ fn failed(error: &tokio_postgres::Error) -> StoreError {
     super::failure::answer(error)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
 fn unreadable(failure: Failure) -> StoreError {
     failure.answer()
 }

@@ -5,7 +5,7 @@
 
 use crate::sqlite::state::State;
 use std::collections::BTreeSet;
-use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::ids::{EventId, InstanceNo, VaultId};
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Append, Batch, Recipient, StreamRef, Write};
 
@@ -115,6 +115,6 @@ impl Plan {
         };
         self.streams.extend(stream.map(|stream| stream.0));
         self.ids.extend(append.dedup.iter().map(|dedup| (append.from_instance, dedup.client_id.clone())));
-        self.events.extend(append.reply_to.filter(|id| Some(id.stream) == stream).map(|id| id.row()));
+        self.events.extend(append.reply_to.filter(|id| Some(id.stream) == stream).map(EventId::row));
     }
 }

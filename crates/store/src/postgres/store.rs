@@ -314,6 +314,14 @@ impl Store for PostgresStore {
         Box::pin(async move { super::backup::backup(&self.readers, &target).await })
     }
 
+    fn wall_ms(&self) -> Fut<'_, WallMs> {
+        let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+        Box::pin(async move {
+            let now = self.first(sql, Vec::new(), |row| row.get(0)).await?;
+            now.ok_or_else(|| StoreError::Inconsistent("the database has no clock".into()))
+        })
+    }
+
     fn close(&self) -> Fut<'_, ()> {
         // Joining the writer blocks until the commit that is under way has ended.
         let (shared, readers) = (Arc::clone(&self.shared), Arc::clone(&self.readers));

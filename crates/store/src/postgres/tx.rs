@@ -192,7 +192,7 @@ impl<'t> Tx<'t> {
         }
         before.push(Step::One(LOCK_HEAD, Vec::new()));
         let answers = self.session.run(&before)?;
-        let head = HeadRow::of(&answers.last().map(|last| last.rows.as_slice()).unwrap_or_default())?;
+        let head = HeadRow::of(answers.last().map(|last| last.rows.as_slice()).unwrap_or_default())?;
         if head.directory != self.directory {
             return Err(Failure::Conflict);
         }

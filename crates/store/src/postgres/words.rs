@@ -1,6 +1,7 @@
 //! Words, the same way the embedded store's index has them: runs of letters and digits, lower case, without accents. Made here and
 //! not by the database, so that both find the same whatever the database's languages.
 
+use std::fmt::Write as _;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
@@ -36,7 +37,8 @@ pub(crate) fn vector(text: &str) -> Option<String> {
     let mut out = String::new();
     for (at, word) in words(text).take(WORDS_MAX).enumerate() {
         let position = (at + 1).min(POSITION_MAX);
-        out.push_str(&format!("'{word}':{position} "));
+        // Writing into memory does not fail.
+        let _ = write!(out, "'{word}':{position} ");
     }
     (!out.is_empty()).then_some(out)
 }

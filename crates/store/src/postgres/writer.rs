@@ -322,10 +322,7 @@ impl Writer {
 
     fn commit(&mut self, session: &Session, mark: Mark, mut steps: Vec<Step>) -> Result<(), Void> {
         steps.push(Step::Plain("COMMIT"));
-        let failure = match session.run(&steps) {
-            Ok(_) => return Ok(()),
-            Err(failure) => failure,
-        };
+        let Err(failure) = session.run(&steps) else { return Ok(()) };
         self.directory = None;
         let lost = match &failure {
             Failure::Lost(_) => true,

@@ -33,6 +33,7 @@ pub(crate) fn installation(row: &dyn Row) -> Result<Installation, Failure> {
 }
 
 /// The installation, if there is one.
+#[cfg(feature = "postgres")]
 pub(crate) fn find(tx: &mut impl Tx) -> Result<Option<Installation>, Failure> {
     tx.one(FIND, values![], installation)
 }

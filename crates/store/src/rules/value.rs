@@ -96,6 +96,7 @@ impl<T: AsValue> AsValue for Option<T> {
     }
 }
 
+#[cfg(feature = "postgres")]
 impl Value<'_> {
     /// The same, of its own.
     pub(crate) fn into_owned(self) -> Value<'static> {

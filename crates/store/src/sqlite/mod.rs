@@ -82,6 +82,7 @@ impl Default for Options {
 
 /// The embedded store; see the module.
 pub struct SqliteStore {
+    clock: Arc<dyn Clock>,
     files: Files,
     parts: Arc<Parts>,
 }
@@ -127,11 +128,13 @@ impl SqliteStore {
             log: checkpoint::Log::new(),
             bell: index.as_ref().map(|(_, bell)| Arc::clone(bell)),
         });
+        let clock = Arc::clone(&options.clock);
         let disk = Disk::new(files.dir.clone(), options.disk_reserve_bytes, options.clock);
         let writer = Writer::new(writer, disk, Arc::clone(&shared))?;
         let threads = Mutex::new(Threads { running: Vec::new(), lock: Some(lock) });
         let slot = Arc::new(Mutex::new(Some(writer)));
-        let store = Self { files, parts: Arc::new(Parts { shared, slot, readers: Arc::default(), threads }) };
+        let store =
+            Self { clock, files, parts: Arc::new(Parts { shared, slot, readers: Arc::default(), threads }) };
         store.start(index, options.readers)?;
         Ok(store)
     }

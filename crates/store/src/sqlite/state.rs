@@ -84,6 +84,7 @@ pub(crate) struct State {
     /// When waiting devices last polled; of no weight, so not stored.
     pub(crate) device_polls: HashMap<[u8; 32], i64>,
     /// Where the next look through remembered ids begins, where they are rows.
+    #[cfg(feature = "postgres")]
     pub(crate) ids_swept: (u32, String),
     /// When the directory was last looked through for agents that are long gone.
     pub(crate) agents_swept_ms: i64,

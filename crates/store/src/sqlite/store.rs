@@ -199,6 +199,10 @@ impl Store for SqliteStore {
         .boxed()
     }
 
+    fn wall_ms(&self) -> Fut<'_, WallMs> {
+        std::future::ready(Ok(self.clock.wall_ms())).boxed()
+    }
+
     fn close(&self) -> Fut<'_, ()> {
         // Joining threads blocks until the commit that is under way has ended.
         let parts = Arc::clone(&self.parts);

@@ -200,7 +200,7 @@ impl Hub {
     /// A command about this hub.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program(arguments);
-        command.arg("--data-dir").arg(&self.dir);
+        command.arg("--data-dir").arg(&self.dir).envs(switchboard_testkit::store::variables(&self.dir));
         command
     }
 

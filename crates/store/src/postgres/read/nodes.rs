@@ -32,7 +32,7 @@ pub(crate) const BEAT: &str = "
         UPDATE leases SET until_ms = ms + $6 FROM now
         WHERE name = $3 AND holder = $1 AND fence = $4 RETURNING 1
     )
-    SELECT ms, EXISTS (SELECT 1 FROM kept),
+    SELECT EXISTS (SELECT 1 FROM kept),
         NOT EXISTS (SELECT 1 FROM leases WHERE name = $3 AND until_ms > ms AND holder <> $1),
         NOT EXISTS (SELECT 1 FROM nodes WHERE seen_ms > ms - $5 AND node <> $1 AND rings = 0) AND $2 = 1
     FROM now";
@@ -40,5 +40,5 @@ pub(crate) const BEAT: &str = "
 /// A row of [`BEAT`].
 pub(crate) fn pulse(row: &dyn Row) -> Result<Pulse, Failure> {
     let yes = |at| row.get::<bool>(at);
-    Ok(Pulse { now_ms: Some(row.get(0)?), kept: yes(1)?, free: yes(2)?, all_ring: yes(3)? })
+    Ok(Pulse { kept: yes(0)?, free: yes(1)?, all_ring: yes(2)? })
 }

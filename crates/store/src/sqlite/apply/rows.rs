@@ -48,7 +48,7 @@ impl Row for rusqlite::Row<'_> {
     }
 }
 
-fn values_of<'p>(params: Params<'p>) -> impl rusqlite::Params + 'p {
+fn values_of(params: Params<'_>) -> impl rusqlite::Params + '_ {
     params_from_iter(params.iter().map(|param| param.as_value()))
 }
 

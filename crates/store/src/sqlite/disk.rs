@@ -26,6 +26,11 @@ impl Disk {
         Self { dir, reserve_bytes, clock, looked: None }
     }
 
+    /// The time, for measuring.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
     /// Whether more may be written. Pages the database has freed are room too: it fills them first.
     pub(crate) fn has_room(&mut self, conn: &Connection) -> bool {
         let now = self.clock.monotonic();

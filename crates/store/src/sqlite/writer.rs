@@ -17,6 +17,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use switchboard_core::limits::{BATCH_BYTES_MAX, BATCH_WRITES_MAX};
 use switchboard_core::port::store::{CommitListener, Genesis, Installation, StoreError};
 use switchboard_core::write::{Batch, Outcome, Write};
@@ -78,6 +79,9 @@ enum Void {
 /// Writes of a batch that is committed on its caller's thread when nobody is ahead of it: such a caller waits for its answer
 /// and has little else to do, and two changes of threads cost as much as the commit.
 const AT_ONCE_WRITES_MAX: usize = 4;
+/// Time such commits take of late up to which the runtime is not told that its thread blocks: telling costs a change of
+/// threads, about as much as this.
+const BRIEF: Duration = Duration::from_micros(400);
 
 /// The writer with its connection.
 pub(crate) struct Writer {
@@ -88,6 +92,8 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     // Set once a sync failed: nothing is written any more until the store is opened again.
     broken: Option<Arc<str>>,
+    // Time that commits on their callers' threads take of late, an outlier included for a while.
+    pace: Duration,
 }
 
 /// Where the writer is while nobody writes; empty once the store is closed.
@@ -119,6 +125,9 @@ pub(crate) fn commit_at_once(slot: &Slot, batch: Batch) -> Result<Result<Vec<Out
     let Some(writer) = slot.as_mut().filter(|writer| writer.shared.queue.is_idle()) else {
         return Err(batch);
     };
+    if writer.pace <= BRIEF {
+        return Ok(writer.commit_one(&batch));
+    }
     Ok(tokio::task::block_in_place(|| writer.commit_one(&batch)))
 }
 
@@ -147,7 +156,7 @@ impl Writer {
             told.log.grown_to(u64::try_from(pages).unwrap_or(0));
             Ok(())
         }))?;
-        Ok(Self { conn, state, ids, disk, shared, broken: None })
+        Ok(Self { conn, state, ids, disk, shared, broken: None, pace: Duration::MAX })
     }
 
     fn work(&mut self, jobs: &mut Vec<Job>) {
@@ -179,7 +188,11 @@ impl Writer {
 
     fn commit_one(&mut self, batch: &Batch) -> Result<Vec<Outcome>, StoreError> {
         self.may_write(is_sweep(batch))?;
+        let began = self.disk.now();
         let done = self.transaction(|tx| apply_batch(tx, batch)).map_err(|void| void.answer());
+        let took = self.disk.now().saturating_sub(began);
+        // Up at once, down by an eighth each time.
+        self.pace = took.max(self.pace.min(Duration::from_secs(1)) * 7 / 8);
         self.bound_log();
         done
     }

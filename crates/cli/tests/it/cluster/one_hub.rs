@@ -5,6 +5,9 @@ use serde_json::json;
 use std::time::Duration;
 use switchboard_testkit::{PATIENCE, Socket};
 
+/// Messages each node's client sends.
+const EACH: usize = 40;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_three_nodes_arrive_everywhere_in_one_order() {
     let (nodes, running) = Nodes::start(3, "auto").await;
@@ -16,7 +19,6 @@ async fn messages_of_three_nodes_arrive_everywhere_in_one_order() {
         socket.drain().await;
         sockets.push(socket);
     }
-    const EACH: usize = 40;
     for round in 0..EACH {
         for (number, socket) in sockets.iter_mut().enumerate() {
             socket.send(&nodes.message(&format!("{number}-{round}"), "finding", &format!("a{number}"))).await;

@@ -92,13 +92,6 @@ impl Room {
         known.get(&vault)?.rows.get(&(instance, agent.to_owned())).cloned()
     }
 
-    /// The instances that have announced an agent of this name in `vault`.
-    pub fn instances_of(&self, vault: VaultId, agent: &str) -> Vec<InstanceNo> {
-        let known = self.known.read();
-        let agents = known.get(&vault).into_iter().flat_map(|agents| agents.rows.keys());
-        agents.filter(|(_, name)| name == agent).map(|(instance, _)| *instance).collect()
-    }
-
     /// What changed in `vault` after `version` among instances other than `except`: the oldest `limit` of it.
     pub fn changes(&self, vault: VaultId, version: u64, except: InstanceNo, limit: usize) -> Changes {
         let known = self.known.read();

@@ -252,24 +252,13 @@ impl Session {
             }
             ClientFrame::Presence(presence) => self.presence(&presence),
             ClientFrame::HandoffOffer(offer) => {
-                let to = offer.to.to_string();
-                let write = submit::handoff::offer(hub, speaker, offer)?;
-                let concerns = match &write {
-                    Write::HandoffOffer { vault, .. } => Some((*vault, to)),
-                    _ => None,
-                };
-                one(write, Ack::Handoff { tag: "handoff.offer", concerns })
+                one(submit::handoff::offer(hub, speaker, offer)?, Ack::Handoff { tag: "handoff.offer" })
             }
             ClientFrame::HandoffAck(ack) => {
-                let concerns = self.notices.offerer(&ack.handoff_id);
-                one(submit::handoff::accept(speaker, ack)?, Ack::Handoff { tag: "handoff.ack", concerns })
+                one(submit::handoff::accept(speaker, ack)?, Ack::Handoff { tag: "handoff.ack" })
             }
             ClientFrame::HandoffReject(reject) => {
-                let concerns = self.notices.offerer(&reject.handoff_id);
-                one(
-                    submit::handoff::reject(speaker, reject)?,
-                    Ack::Handoff { tag: "handoff.reject", concerns },
-                )
+                one(submit::handoff::reject(speaker, reject)?, Ack::Handoff { tag: "handoff.reject" })
             }
             ClientFrame::Ack(ack) if !self.follower.follows(&ack.channel) => {
                 Err(refusal::not_found("channel", "This connection does not follow this channel."))

@@ -59,7 +59,7 @@ impl Session {
         self.replace_agents(agents);
         self.follow(&hello, out);
         self.greeted = true;
-        self.notices.forget();
+        self.notices.forget(self.follower.viewer.agents.as_ref().unwrap_or(&Agents::new()));
         self.due.notices = true;
         Ok(())
     }

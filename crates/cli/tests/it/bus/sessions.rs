@@ -96,3 +96,50 @@ async fn a_handoff_wakes_whom_it_concerns() {
     drop(bystander);
     hub.stop().await;
 }
+
+fn offer(hub: &TestHub, id: &str, from: &str) -> Value {
+    let deadline = utc(hub.hub.clock().wall_ms() + HOUR_MS).to_string();
+    json!({ "t": "handoff.offer", "handoff_id": id, "channel": hub.channel("general"), "from": from, "to": "taker",
+        "bundle_ref": "bundle", "deadline": deadline })
+}
+
+#[tokio::test]
+async fn of_two_offers_with_one_id_the_settled_ones_offerer_is_told() {
+    let hub = TestHub::start().await;
+    let (a, b, c) = (hub.token("a").await, hub.token("b").await, hub.token("c").await);
+    let mut first = hub.agent(&a, "first").await;
+    let mut second = hub.agent(&b, "second").await;
+    let mut taker = hub.agent(&c, "taker").await;
+    for (offerer, from) in [(&mut first, "first"), (&mut second, "second")] {
+        offerer.send(&offer(&hub, "h", from)).await;
+        assert_eq!(taker.expect("handoff.offer").await["from"], from);
+    }
+    taker.send(&json!({ "t": "handoff.ack", "handoff_id": "h", "by": "taker" })).await;
+    assert_eq!(
+        first.expect("handoff.ack").await["handoff_id"],
+        "h",
+        "the older one is settled and told of it"
+    );
+    taker.send(&json!({ "t": "handoff.reject", "handoff_id": "h", "by": "taker", "reason": "busy" })).await;
+    assert_eq!(second.expect("handoff.reject").await["handoff_id"], "h");
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn an_open_offer_comes_once_to_each_agent_a_connection_announces() {
+    let hub = TestHub::start().await;
+    let (a, c) = (hub.token("a").await, hub.token("c").await);
+    let mut offerer = hub.agent(&a, "first").await;
+    let mut taker = hub.agent(&c, "taker").await;
+    offerer.send(&offer(&hub, "h", "first")).await;
+    taker.expect("handoff.offer").await;
+    let agents = |names: &[&str]| {
+        let agents = names.iter();
+        agents.map(|name| json!({ "agent_id": name, "role": "r", "vault_id": hub.vault("main") })).collect()
+    };
+    for (names, offers) in [(&["taker", "other"][..], 0), (&["other"], 0), (&["taker"], 1), (&["taker"], 0)] {
+        taker.hello(&c.instance_id, &agents(names), &json!({})).await;
+        assert_eq!(taker.drain_of("handoff.offer").await.len(), offers, "{names:?}");
+    }
+    hub.stop().await;
+}

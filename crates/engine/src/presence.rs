@@ -92,6 +92,11 @@ impl Room {
         known.get(&vault)?.rows.get(&(instance, agent.to_owned())).cloned()
     }
 
+    /// The version of the latest change in `vault`, 0 without one.
+    pub fn version(&self, vault: VaultId) -> u64 {
+        self.known.read().get(&vault).map_or(0, VaultAgents::version)
+    }
+
     /// What changed in `vault` after `version` among instances other than `except`: the oldest `limit` of it.
     pub fn changes(&self, vault: VaultId, version: u64, except: InstanceNo, limit: usize) -> Changes {
         let known = self.known.read();

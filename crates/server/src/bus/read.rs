@@ -103,7 +103,7 @@ pub(crate) fn query<T: serde::de::DeserializeOwned>(raw: Option<String>) -> Resu
 
 /// Long poll.
 #[utoipa::path(get, path = "/v1/bus/poll", tag = "bus", params(PollQuery), security(("bearer" = [])),
-    responses((status = 200, description = "bus-poll/v1"), (status = 400), (status = 401), (status = 403)))]
+    responses((status = 200, description = "bus-poll/v1"), (status = 400), (status = 401), (status = 403), (status = 429)))]
 pub async fn poll_bus(State(doors): State<Doors>, caller: Caller, RawQuery(raw): RawQuery) -> Answer {
     let asked: PollQuery = query(raw)?;
     let wait_ms = asked.wait_ms.unwrap_or(0);

@@ -160,7 +160,7 @@ pub async fn one_message(State(doors): State<Doors>, caller: Caller, Path(gid): 
     Ok(json_bytes(history::json(&doors.hub, &caller.who, &page)))
 }
 
-/// The channels and swarms the caller may read, and how far they go.
+/// The channels and swarms the caller may read, and how far they go. A page may be short, or empty, and yet name a next one.
 #[utoipa::path(get, path = "/v1/streams", tag = "bus", params(StreamsQuery), security(("bearer" = [])),
     responses((status = 200, description = "switchboard.stream-list/v1"), (status = 400), (status = 401), (status = 403)))]
 pub async fn stream_list(State(doors): State<Doors>, caller: Caller, RawQuery(raw): RawQuery) -> Answer {

@@ -1,8 +1,9 @@
 //! Long poll, catch-up and history: the same events for clients that cannot keep a socket.
 
 use serde_json::{Value, json};
-use switchboard_core::limits::POLLS_PER_INSTANCE_MAX;
+use switchboard_core::limits::{POLLS_PER_INSTANCE_MAX, SCAN_ROWS_MAX};
 use switchboard_core::rights::Rights;
+use switchboard_core::write::Write;
 use switchboard_testkit::{PATIENCE, TestHub};
 use tokio::task::JoinSet;
 
@@ -392,5 +393,25 @@ async fn one_instance_waits_in_so_many_long_polls_and_no_more() {
     }
     let again = of_b.get("/v1/bus/poll?wait_ms=1").await;
     assert_eq!(again.status, 200, "the places are free again: {}", again.text);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_of_streams_ends_after_so_many_that_are_not_for_the_caller() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token_of("b", Some("Ben"), Rights::AGENT).await);
+    let swarm = |number| Write::CreateSwarm { swarm: format!("swm_{number}"), title: "Not for Ben".into() };
+    for start in (0..SCAN_ROWS_MAX).step_by(500) {
+        hub.hub.commit((start..start + 500).map(swarm).collect()).await.unwrap();
+    }
+    let mut sender = hub.agent(&a, "a").await;
+    assert_eq!(sender.ask(&hub.message("m1", "finding", "a", "x")).await["t"], "message.stored");
+    let http = hub.http(&b);
+    let first = http.get("/v1/streams").await.json();
+    assert_eq!(first["streams"], json!([]), "so many were looked at, none is for the caller");
+    let next = first["next_after"].as_str().expect("and it goes on");
+    let next = http.get(&format!("/v1/streams?after={next}")).await.json();
+    assert_eq!(next["streams"][0]["id"], json!(hub.channel("general")));
+    assert!(next.get("next_after").is_none(), "{next}");
     hub.stop().await;
 }

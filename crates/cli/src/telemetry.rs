@@ -9,7 +9,7 @@ use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
@@ -46,7 +46,6 @@ struct Counts {
 }
 
 /// The traces of this process.
-#[derive(Debug)]
 pub struct Telemetry {
     provider: SdkTracerProvider,
     counts: Arc<Counts>,
@@ -54,6 +53,14 @@ pub struct Telemetry {
     /// Until [`Telemetry::start`].
     waiting: Option<(Receiver<SpanData>, SpanExporter)>,
     sending: Option<JoinHandle<()>>,
+}
+
+/// Without the exporter, which holds the headers for the collector and prints them.
+impl std::fmt::Debug for Telemetry {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut fields = out.debug_struct("Telemetry");
+        fields.field("counts", &self.counts).field("started", &self.waiting.is_none()).finish_non_exhaustive()
+    }
 }
 
 /// Puts ended spans into the queue.
@@ -139,6 +146,8 @@ impl Telemetry {
     }
 }
 
+/// Of the variables that the exporter knows itself, endpoint, timeout and protocol have no say, and compression is not built in;
+/// headers cannot be kept from it.
 fn exporter(endpoint: &str, config: &Otel) -> Result<SpanExporter, Failure> {
     let endpoint = endpoint.trim_end_matches('/');
     let path = if endpoint.ends_with("/v1/traces") { "" } else { "/v1/traces" };
@@ -148,6 +157,7 @@ fn exporter(endpoint: &str, config: &Otel) -> Result<SpanExporter, Failure> {
         .with_retry_policy(RetryPolicy::disabled())
         .with_endpoint(format!("{endpoint}{path}"))
         .with_timeout(EXPORT_TIMEOUT)
+        .with_protocol(Protocol::HttpBinary)
         .build()
         // The reason may hold the address with what an operator put into it.
         .map_err(|_| crate::config::wrong("otel.endpoint: no exporter can be made for this address.".into()))
@@ -241,5 +251,22 @@ impl Sending {
             _ => {}
         }
         self.failing = !taken;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_collector_is_told_in_confidence_is_not_printed() {
+        let config = Otel {
+            endpoint: Some("http://127.0.0.1:4318".into()),
+            headers: serde_json::from_str(r#"["authorization: CANARY"]"#).unwrap(),
+            ..Otel::default()
+        };
+        let telemetry = Telemetry::new(&config).unwrap().unwrap();
+        let printed = format!("{telemetry:?}");
+        assert!(printed.contains("started: false") && !printed.contains("CANARY"), "{printed}");
     }
 }

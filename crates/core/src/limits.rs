@@ -58,6 +58,8 @@ pub const ANNOUNCED_MS: WallMs = DAY_MS;
 pub const POLL_CURSOR_CHARS_MAX: usize = 60_000;
 /// Longest wait of one long poll.
 pub const POLL_WAIT_MS_MAX: u64 = 60_000;
+/// Long polls of one instance that may wait at a time: each holds a connection.
+pub const POLLS_PER_INSTANCE_MAX: usize = 32;
 /// Default deadline of a question.
 pub const QUESTION_DEADLINE_MS: WallMs = DAY_MS;
 /// Furthest deadline of a handoff.

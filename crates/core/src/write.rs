@@ -234,7 +234,7 @@ pub enum Write {
         /// Their numbers.
         notices: Vec<i64>,
     },
-    /// An offer to hand something over. → [`Outcome::Appended`] is not used: an offer has no sequence; → [`Outcome::Done`].
+    /// An offer to hand something over. → [`Outcome::Handoff`] with its receiver, also when it is there already.
     HandoffOffer {
         /// Client-chosen id, unique per offering instance; the same offer again is a no-op, another one a conflict.
         handoff_id: String,
@@ -249,7 +249,7 @@ pub enum Write {
         /// Until when.
         deadline_ms: WallMs,
     },
-    /// The receiver settles an offer. → [`Outcome::Done`].
+    /// The receiver settles an offer; of several with one id the oldest open one. → [`Outcome::Handoff`] with its offerer.
     HandoffSettle {
         /// The offer.
         handoff_id: String,
@@ -539,6 +539,11 @@ pub enum Outcome {
     Announced {
         /// Whether state, role or profile changed.
         changed: bool,
+    },
+    /// The offer, or its settlement, waits for this instance now.
+    Handoff {
+        /// Whom to wake.
+        ring: InstanceNo,
     },
     /// So many agents were closed.
     Closed(usize),

@@ -95,6 +95,7 @@ pub struct Hub {
     pub(crate) refusals: Refusals,
     /// Open sessions.
     pub sessions: crate::session::Sessions,
+    pub(crate) polls: crate::read::poll::Polls,
     pub(crate) vaults: RwLock<HashMap<VaultId, VaultInfo>>,
     pub(crate) swarms: RwLock<SwarmTable>,
     /// Whether every live credential is its owner's.
@@ -131,6 +132,7 @@ impl Hub {
             counters: Counters::default(),
             refusals: Refusals::default(),
             sessions: crate::session::Sessions::default(),
+            polls: crate::read::poll::Polls::default(),
             vaults: RwLock::default(),
             swarms: RwLock::default(),
             personal: AtomicBool::default(),

@@ -121,11 +121,9 @@ impl Room {
         known.get(&vault)?.rows.get(&(instance, agent.to_owned())).cloned()
     }
 
-    /// The instances that have announced an agent of this name in `vault`.
-    pub fn instances_of(&self, vault: VaultId, agent: &str) -> Vec<InstanceNo> {
-        let known = self.known.read();
-        let agents = known.get(&vault).into_iter().flat_map(|agents| agents.rows.keys());
-        agents.filter(|(_, name)| name == agent).map(|(instance, _)| *instance).collect()
+    /// The version of the latest change in `vault`, 0 without one.
+    pub fn version(&self, vault: VaultId) -> u64 {
+        self.known.read().get(&vault).map_or(0, VaultAgents::version)
     }
 
     /// What changed in `vault` after `version` among instances other than `except`: the oldest `limit` of it.

@@ -1,6 +1,6 @@
 //! Refusals as a caller sees them: one place that gives each its code, field, reason, page (`docs/errors`) and sentence.
 
-use switchboard_core::limits::POLL_CURSOR_CHARS_MAX;
+use switchboard_core::limits::{POLL_CURSOR_CHARS_MAX, POLL_WAIT_MS_MAX, POLLS_PER_INSTANCE_MAX};
 use switchboard_core::port::store::StoreError;
 use switchboard_core::rights::Right;
 use switchboard_core::write::Refusal;
@@ -90,6 +90,16 @@ pub fn cursor_too_long(channels: usize, chars: usize) -> Detail {
     let detail =
         Detail::new(Code::InvalidState, message).field("cursor").reason("limit_exceeded").sb("SB0128");
     detail.limit(POLL_CURSOR_CHARS_MAX as u64).used(chars as u64)
+}
+
+/// As many long polls of this instance wait as may.
+#[must_use]
+pub fn too_many_polls() -> Detail {
+    let limit = POLLS_PER_INSTANCE_MAX as u64;
+    let message =
+        "This instance waits in as many long polls as it may; wait for one of them, or open a socket.";
+    let detail = Detail::new(Code::RateLimited, message).field("polls").reason("limit_exceeded");
+    detail.limit(limit).used(limit).retry_after_s(POLL_WAIT_MS_MAX / 1000).sb("SB0110")
 }
 
 /// What the transaction refused.

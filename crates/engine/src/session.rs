@@ -133,6 +133,8 @@ pub struct Session {
     acks: Vec<Ack>,
     pongs: VecDeque<u64>,
     presence_seen: HashMap<VaultId, u64>,
+    /// Up to which version presence belongs to the state that the last hello is answered with, until that is told.
+    present: HashMap<VaultId, u64>,
     notices: notices::Sent,
     due: Due,
 }
@@ -161,6 +163,7 @@ impl Session {
             acks: Vec::new(),
             pongs: VecDeque::new(),
             presence_seen: HashMap::new(),
+            present: HashMap::new(),
             notices: notices::Sent::default(),
             // Looked at once more now that rings reach it: a revocation may have come in between.
             due: Due { credential: true, ..Due::default() },
@@ -208,12 +211,14 @@ impl Session {
 
     fn ping(&mut self, ping: Heartbeat, out: &mut Outbox) {
         self.pongs.push_back(ping.nonce);
-        self.pong(out);
+        if !self.due.presence {
+            self.pong(out);
+        }
     }
 
     /// Answers pings, once everything older than the last hello has been delivered.
     fn pong(&mut self, out: &mut Outbox) {
-        if self.due.notices || self.due.presence || self.follower.is_replaying() {
+        if self.due.notices || !self.present.is_empty() || self.follower.is_replaying() {
             return;
         }
         for nonce in self.pongs.drain(..) {
@@ -252,24 +257,13 @@ impl Session {
             }
             ClientFrame::Presence(presence) => self.presence(&presence),
             ClientFrame::HandoffOffer(offer) => {
-                let to = offer.to.to_string();
-                let write = submit::handoff::offer(hub, speaker, offer)?;
-                let concerns = match &write {
-                    Write::HandoffOffer { vault, .. } => Some((*vault, to)),
-                    _ => None,
-                };
-                one(write, Ack::Handoff { tag: "handoff.offer", concerns })
+                one(submit::handoff::offer(hub, speaker, offer)?, Ack::Handoff { tag: "handoff.offer" })
             }
             ClientFrame::HandoffAck(ack) => {
-                let concerns = self.notices.offerer(&ack.handoff_id);
-                one(submit::handoff::accept(speaker, ack)?, Ack::Handoff { tag: "handoff.ack", concerns })
+                one(submit::handoff::accept(speaker, ack)?, Ack::Handoff { tag: "handoff.ack" })
             }
             ClientFrame::HandoffReject(reject) => {
-                let concerns = self.notices.offerer(&reject.handoff_id);
-                one(
-                    submit::handoff::reject(speaker, reject)?,
-                    Ack::Handoff { tag: "handoff.reject", concerns },
-                )
+                one(submit::handoff::reject(speaker, reject)?, Ack::Handoff { tag: "handoff.reject" })
             }
             ClientFrame::Ack(ack) if !self.follower.follows(&ack.channel) => {
                 Err(refusal::not_found("channel", "This connection does not follow this channel."))
@@ -315,7 +309,7 @@ impl Session {
         }
         if self.due.presence {
             self.tell_presence(out);
-            if self.due.presence && self.follower.is_replaying() {
+            if !self.present.is_empty() && self.follower.is_replaying() {
                 return Ok(true); // the present state comes before the replay
             }
         }

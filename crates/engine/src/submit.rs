@@ -66,5 +66,8 @@ pub fn resolve_channel<'a>(hub: &Hub, channel: &'a str) -> Result<(VaultInfo, &'
 /// way, and the same time, as one of a foreign network.
 #[must_use]
 pub fn resolve_gid(hub: &Hub, gid: &str) -> EventId {
-    hub.gids.event(gid).unwrap_or(EventId { stream: StreamId(STREAM_ID_MAX), seq: SEQ_MAX })
+    hub.gids.event(gid).unwrap_or(NOWHERE)
 }
+
+/// An address that no event has, to look up in place of one that the caller must learn nothing of.
+pub(crate) const NOWHERE: EventId = EventId { stream: StreamId(STREAM_ID_MAX), seq: SEQ_MAX };

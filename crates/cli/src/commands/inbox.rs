@@ -93,8 +93,11 @@ impl Attendance {
             if delivery.to.as_deref() == Some(agent) {
                 let state = ReceiptState::Delivered;
                 let receipt = Receipt { gid: delivery.gid, by: agent.as_str().into(), state };
-                if client.receipt(&receipt).await.is_err() {
-                    break;
+                // What comes next is taken off the socket all the same, or the hub would hold this reader for dead.
+                match client.receipt(&receipt).await {
+                    Ok(()) => {}
+                    Err(Error::Closed) => break,
+                    Err(error) => terminal::note(&format!("The hub was not told of one delivery: {error}.")),
                 }
             }
         }

@@ -6,7 +6,7 @@
 use crate::hub::Hub;
 use crate::read::history::Page;
 use crate::refusal;
-use crate::submit::{permit, resolve_gid};
+use crate::submit::{NOWHERE, permit, resolve_gid};
 use crate::viewer::Viewer;
 use std::sync::Arc;
 use switchboard_core::event::StoredEvent;
@@ -29,7 +29,10 @@ pub struct Found {
 /// What `gid` names, on a network of the caller's; `None` for everything else.
 pub async fn locate(hub: &Hub, who: &Principal, gid: &str) -> Result<Option<Found>, Detail> {
     let id = resolve_gid(hub, gid);
-    let events = hub.store().events(vec![id]).await.map_err(|error| refusal::store(&error))?;
+    // Of a foreign network not even the row is read: how long that takes would tell that there is one, and how large.
+    let is_foreign = hub.streams.get(id.stream).is_some() && !hub.is_member(who, id.stream);
+    let row = if is_foreign { NOWHERE } else { id };
+    let events = hub.store().events(vec![row]).await.map_err(|error| refusal::store(&error))?;
     let event = events.into_iter().flatten().next();
     if event.is_some() {
         // Its stream may be so new that the directory has yet to hear of it; all others are there already.

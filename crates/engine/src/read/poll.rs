@@ -13,16 +13,52 @@ use crate::viewer::Viewer;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::ids::{StreamId, VaultId};
-use switchboard_core::limits::{POLL_CURSOR_CHARS_MAX, POLL_WAIT_MS_MAX};
+use switchboard_core::ids::{InstanceNo, StreamId, VaultId};
+use switchboard_core::limits::{POLL_CURSOR_CHARS_MAX, POLL_WAIT_MS_MAX, POLLS_PER_INSTANCE_MAX};
 use switchboard_core::port::store::StreamOwner;
 use switchboard_core::principal::Principal;
 use switchboard_protocol::Detail;
 use switchboard_protocol::bus::BUS_POLL_SCHEMA;
 
+/// The long polls that wait, by instance.
+#[derive(Debug, Default)]
+pub(crate) struct Polls(parking_lot::Mutex<HashMap<InstanceNo, usize>>);
+
+impl Polls {
+    /// Counts one more for as long as the answer lives; `None` when there are [`POLLS_PER_INSTANCE_MAX`].
+    fn enter(&self, instance: InstanceNo) -> Option<Waiting<'_>> {
+        let mut polls = self.0.lock();
+        let waiting = polls.entry(instance).or_default();
+        if *waiting >= POLLS_PER_INSTANCE_MAX {
+            return None;
+        }
+        *waiting += 1;
+        Some(Waiting { polls: self, instance })
+    }
+}
+
+struct Waiting<'a> {
+    polls: &'a Polls,
+    instance: InstanceNo,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut polls = self.polls.0.lock();
+        if let Entry::Occupied(mut waiting) = polls.entry(self.instance) {
+            *waiting.get_mut() -= 1;
+            if *waiting.get() == 0 {
+                waiting.remove();
+            }
+        }
+    }
+}
+
 /// Waits up to `wait_ms` for something after `cursor` (without one, or with an empty one: from now on) and returns `bus-poll/v1`.
+/// Of one instance, [`POLLS_PER_INSTANCE_MAX`] may wait at a time; one that does not wait is never too many.
 pub async fn json(
     hub: &Arc<Hub>,
     who: &Principal,
@@ -33,6 +69,10 @@ pub async fn json(
     hub.catch_up().await.map_err(|error| refusal::store(&error))?;
     let cursor = cursor.filter(|text| !text.is_empty());
     let cursor = cursor.map(|text| read_cursor(hub, text)).transpose()?;
+    let _waiting = match wait_ms {
+        0 => None,
+        _ => Some(hub.polls.enter(who.instance).ok_or_else(refusal::too_many_polls)?),
+    };
     let mut follower = Follower::new(hub.clone(), Viewer::instance(who), false);
     follower.viewer.agents = Some(agents(hub, who));
     let start = |stream: &Stream| match &cursor {

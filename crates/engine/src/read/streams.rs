@@ -5,6 +5,7 @@ use crate::refusal;
 use crate::submit::permit;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use switchboard_core::limits::SCAN_ROWS_MAX;
 use switchboard_core::port::store::{StreamInfo, StreamOwner};
 use switchboard_core::principal::Principal;
 use switchboard_core::rights::Right;
@@ -13,10 +14,12 @@ use switchboard_protocol::bus::{STREAM_LIST_SCHEMA, StreamItem, StreamList};
 use switchboard_protocol::limits::STREAMS_PAGE_MAX;
 use switchboard_protocol::message::NetworkKind;
 
-/// The page after `after`, oldest streams first.
+/// The page after `after`, oldest streams first. At most [`SCAN_ROWS_MAX`] streams are looked at for it, so a page may hold
+/// fewer than fit, or none, and yet have a next one.
 pub async fn list(hub: &Hub, who: &Principal, after: Option<&str>) -> Result<StreamList, Detail> {
     permit(who, crate::govern::Act::UseBus)?;
     let mut at = after.map(|text| position(hub, text)).transpose()?.unwrap_or(0);
+    let mut left = SCAN_ROWS_MAX;
     let mut list = StreamList {
         schema: STREAM_LIST_SCHEMA.into(),
         epoch: hub.installation.epoch.clone(),
@@ -29,11 +32,12 @@ pub async fn list(hub: &Hub, who: &Principal, after: Option<&str>) -> Result<Str
             return Ok(list);
         }
         for info in &page {
-            if list.streams.len() == STREAMS_PAGE_MAX {
+            if list.streams.len() == STREAMS_PAGE_MAX || left == 0 {
                 // How many streams there are in all is nobody's business.
                 list.next_after = Some(URL_SAFE_NO_PAD.encode(hub.gids.seal(&at.to_be_bytes())));
                 return Ok(list);
             }
+            left -= 1;
             at = info.id.0;
             list.streams.extend(item(hub, who, info));
         }

@@ -37,8 +37,6 @@ pub enum Ack {
     Handoff {
         /// Type of the frame.
         tag: &'static str,
-        /// The agent it is for; `None` when this session does not know who that is.
-        concerns: Option<(VaultId, String)>,
     },
     /// Nothing.
     Nothing,
@@ -72,7 +70,7 @@ impl Ack {
             Self::Publish { .. } => Some("publish"),
             Self::Receipt(_) => Some("message.receipt"),
             Self::Presence(_) => Some("presence"),
-            Self::Handoff { tag, .. } => Some(tag),
+            Self::Handoff { tag } => Some(tag),
             Self::Nothing => None,
         }
     }
@@ -108,7 +106,7 @@ pub(super) fn settle(session: &mut Session, settled: Settled, out: &mut Outbox) 
             }
             (Ack::Receipt(event), Outcome::Receipt { advanced: true }) => receipts.push(event),
             (Ack::Presence(vault), Outcome::Announced { changed: true }) => rings.push(Topic::Vault(vault)),
-            (Ack::Handoff { concerns, .. }, _) => wake_concerned(session, concerns, &mut rings),
+            (Ack::Handoff { .. }, Outcome::Handoff { ring }) => rings.push(Topic::Instance(ring)),
             _ => {}
         }
     }
@@ -121,19 +119,6 @@ fn tell_senders(session: &Session, receipts: Vec<EventId>) {
     if !receipts.is_empty() {
         let hub = session.hub.clone();
         session.hub.spawn(async move { crate::inbox::tell_senders(&hub, receipts).await });
-    }
-}
-
-/// Wakes the instances that run the agent which a handoff concerns. One that announces it only now looks at what waits for
-/// it with its `hello`.
-fn wake_concerned(session: &Session, concerns: Option<(VaultId, String)>, rings: &mut Vec<Topic>) {
-    match concerns {
-        Some((vault, agent)) => {
-            let instances = session.hub.presence.instances_of(vault, &agent);
-            rings.extend(instances.into_iter().map(Topic::Instance));
-        }
-        // The offer was not told on this connection: it may be anybody's.
-        None => session.hub.sessions.each(None, crate::stream::Waker::ring_notices),
     }
 }
 

@@ -61,7 +61,7 @@ impl Session {
         self.replace_agents(agents);
         self.follow(&hello, out);
         self.greeted = true;
-        self.notices.forget();
+        self.notices.forget(self.follower.viewer.agents.as_ref().unwrap_or(&Agents::new()));
         self.due.notices = true;
         Ok(())
     }
@@ -135,10 +135,15 @@ impl Session {
             StreamOwner::Swarm { .. } => true,
         });
         self.presence_seen.retain(|vault, _| vaults.contains(vault));
+        self.present.clear();
         let other_epoch =
             hello.epoch.as_ref().is_some_and(|epoch| *epoch != self.hub.installation.epoch.as_str());
         for vault in vaults {
-            self.presence_seen.entry(vault).or_insert(0);
+            let seen = *self.presence_seen.entry(vault).or_insert(0);
+            let now = self.hub.presence.version(vault);
+            if seen < now {
+                self.present.insert(vault, now);
+            }
             self.follower.add_vault(vault, |stream| start(stream, &hello.cursors, other_epoch));
         }
         self.follow_swarms(&hello.cursors, other_epoch);
@@ -159,23 +164,36 @@ impl Session {
         }
     }
 
-    /// Tells what changed among the agents of other instances, until `out` has its share; the rest stays due.
+    /// Tells what changed among the agents of other instances, until `out` has its share; the rest stays due. Who was there
+    /// at the last hello comes first, for elsewhere agents may come and go without end.
     pub(super) fn tell_presence(&mut self, out: &mut Outbox) {
-        self.due.presence = false;
-        for (vault, seen) in &mut self.presence_seen {
-            loop {
-                if out.bytes >= PRESENCE_BURST_BYTES {
-                    self.due.presence = true;
-                    return;
-                }
-                let changes = self.hub.presence.changes(*vault, *seen, self.who.instance, PRESENCE_PAGE);
-                *seen = changes.version;
-                changes.rows.iter().for_each(|row| out.push_frame(&presence_update(row)));
-                if !changes.more {
-                    break;
-                }
+        self.due.presence = true;
+        let present: Vec<_> = self.present.iter().map(|(vault, version)| (*vault, *version)).collect();
+        for (vault, version) in present {
+            if !self.tell_vault(vault, version, out) {
+                return;
+            }
+            self.present.remove(&vault);
+        }
+        let vaults: Vec<_> = self.presence_seen.keys().copied().collect();
+        self.due.presence = !vaults.into_iter().all(|vault| self.tell_vault(vault, u64::MAX, out));
+    }
+
+    /// Tells what changed in `vault` up to `version` or a little more; whether `out` had room for it.
+    fn tell_vault(&mut self, vault: VaultId, version: u64, out: &mut Outbox) -> bool {
+        let Some(seen) = self.presence_seen.get_mut(&vault) else { return true };
+        while *seen < version {
+            if out.bytes >= PRESENCE_BURST_BYTES {
+                return false;
+            }
+            let changes = self.hub.presence.changes(vault, *seen, self.who.instance, PRESENCE_PAGE);
+            *seen = changes.version;
+            changes.rows.iter().for_each(|row| out.push_frame(&presence_update(row)));
+            if !changes.more {
+                break;
             }
         }
+        true
     }
 
     pub(super) fn presence(&self, presence: &PresenceFrame<'_>) -> Result<Vec<(Write, Ack)>, Detail> {

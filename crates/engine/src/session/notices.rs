@@ -4,14 +4,12 @@
 use super::Session;
 use crate::follow::Outbox;
 use crate::frame::utc;
-use std::collections::{HashMap, HashSet};
-use switchboard_core::ids::VaultId;
+use crate::viewer::Agents;
+use std::collections::HashMap;
 use switchboard_core::port::store::{Notice, NoticeRow, StoreError};
 use switchboard_core::write::{ReceiptState, Write};
 use switchboard_protocol::frame::server::ServerFrame;
-use switchboard_protocol::json::Limits;
 use switchboard_protocol::message::{self, Status};
-use switchboard_protocol::text::Channel;
 
 /// Notices read at once.
 const PAGE: usize = 200;
@@ -20,30 +18,16 @@ const PAGE: usize = 200;
 #[derive(Debug, Default)]
 pub struct Sent {
     after: i64,
-    standing: HashSet<i64>,
+    /// Up to where each announced agent has been told of what stands until it is settled.
+    told: HashMap<String, i64>,
     once: Vec<i64>,
-    /// Who made the offers that were told here, by their id.
-    offers: HashMap<String, (VaultId, String)>,
 }
 
 impl Sent {
-    /// Look at all of them again: another agent may be concerned now.
-    pub fn forget(&mut self) {
+    /// Look at all of them again: other agents may be concerned now. Those of `agents` that stay are not told twice.
+    pub fn forget(&mut self, agents: &Agents) {
         self.after = 0;
-    }
-
-    /// Who made this offer, if it was told here.
-    pub fn offerer(&self, handoff_id: &str) -> Option<(VaultId, String)> {
-        self.offers.get(handoff_id).cloned()
-    }
-
-    fn note_offer(&mut self, frame: &str) {
-        if let Ok(ServerFrame::HandoffOffer(offer)) = ServerFrame::parse(frame, Limits::FRAME)
-            && let Ok(channel) = Channel::parse(&offer.channel)
-            && let Some(vault) = VaultId::parse(channel.vault)
-        {
-            self.offers.insert(offer.handoff_id.into_owned(), (vault, offer.from.into_owned()));
-        }
+        self.told.retain(|told, _| agents.iter().any(|(_, agent)| agent == told));
     }
 
     /// The write that strikes out what has gone and need not come again.
@@ -62,7 +46,7 @@ impl Session {
             self.notices.after = row.number;
             let agents = self.follower.viewer.agents.iter().flatten();
             let concerns = agents.map(|(_, agent)| agent).any(|agent| *agent == row.agent);
-            if concerns && !self.notices.standing.contains(&row.number) {
+            if concerns {
                 self.tell(row, out);
             }
         }
@@ -84,9 +68,10 @@ impl Session {
             Notice::Frame { frame, once } => {
                 if once {
                     self.notices.once.push(row.number);
+                } else if self.notices.told.get(&row.agent).is_some_and(|told| row.number <= *told) {
+                    return;
                 } else {
-                    self.notices.standing.insert(row.number);
-                    self.notices.note_offer(&frame);
+                    self.notices.told.insert(row.agent, row.number);
                 }
                 out.push(frame.into());
             }

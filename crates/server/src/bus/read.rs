@@ -103,7 +103,7 @@ pub(crate) fn query<T: serde::de::DeserializeOwned>(raw: Option<String>) -> Resu
 
 /// Long poll.
 #[utoipa::path(get, path = "/v1/bus/poll", tag = "bus", params(PollQuery), security(("bearer" = [])),
-    responses((status = 200, description = "bus-poll/v1"), (status = 400), (status = 401), (status = 403)))]
+    responses((status = 200, description = "bus-poll/v1"), (status = 400), (status = 401), (status = 403), (status = 429)))]
 pub async fn poll_bus(State(doors): State<Doors>, caller: Caller, RawQuery(raw): RawQuery) -> Answer {
     let asked: PollQuery = query(raw)?;
     let wait_ms = asked.wait_ms.unwrap_or(0);
@@ -160,7 +160,7 @@ pub async fn one_message(State(doors): State<Doors>, caller: Caller, Path(gid): 
     Ok(json_bytes(history::json(&doors.hub, &caller.who, &page)))
 }
 
-/// The channels and swarms the caller may read, and how far they go.
+/// The channels and swarms the caller may read, and how far they go. A page may be short, or empty, and yet name a next one.
 #[utoipa::path(get, path = "/v1/streams", tag = "bus", params(StreamsQuery), security(("bearer" = [])),
     responses((status = 200, description = "switchboard.stream-list/v1"), (status = 400), (status = 401), (status = 403)))]
 pub async fn stream_list(State(doors): State<Doors>, caller: Caller, RawQuery(raw): RawQuery) -> Answer {

@@ -147,9 +147,9 @@ pub async fn an_offer_waits_until_it_is_settled(mut bench: Bench<'_>) {
     let (me, you) = (bench.instance("ann").await, bench.instance("ben").await);
     assert_eq!(bench.refused(offer(me, "h1", "take this")).await, Refusal::RecipientUnknown);
     bench.announce(you, "taker").await;
-    assert_eq!(bench.one(offer(me, "h1", "take this")).await, Outcome::Done);
+    assert_eq!(bench.one(offer(me, "h1", "take this")).await, Outcome::Handoff { ring: you });
     let before = bench.commits().await;
-    assert_eq!(bench.one(offer(me, "h1", "take this")).await, Outcome::Done);
+    assert_eq!(bench.one(offer(me, "h1", "take this")).await, Outcome::Handoff { ring: you });
     assert_eq!(bench.commits().await, before, "the same offer again is no change");
     assert_eq!(bench.refused(offer(me, "h1", "take that")).await, Refusal::IdReused);
     let waiting = frames(&bench, you).await;
@@ -160,7 +160,7 @@ pub async fn an_offer_waits_until_it_is_settled(mut bench: Bench<'_>) {
     assert_eq!(bench.refused(settle((me, "giver"), "h1", true)).await, Refusal::NotFound);
     assert_eq!(bench.refused(settle((you, "other"), "h1", true)).await, Refusal::NotYours);
     assert_eq!(bench.refused(settle((you, "taker"), "h2", true)).await, Refusal::NotFound);
-    assert_eq!(bench.one(settle((you, "taker"), "h1", true)).await, Outcome::Done);
+    assert_eq!(bench.one(settle((you, "taker"), "h1", true)).await, Outcome::Handoff { ring: me });
     assert_eq!(bench.refused(settle((you, "taker"), "h1", false)).await, Refusal::HandoffClosed);
     assert_eq!(frames(&bench, you).await, []);
     let told = frames(&bench, me).await;
@@ -191,9 +191,11 @@ pub async fn two_offerers_may_choose_one_id(mut bench: Bench<'_>) {
     bench.one(offer(me, "h", "of ann")).await;
     bench.one(offer(third, "h", "of cleo")).await;
     assert_eq!(frames(&bench, you).await.len(), 2);
-    bench.one(settle((you, "taker"), "h", true)).await;
+    let settled = bench.one(settle((you, "taker"), "h", true)).await;
+    assert_eq!(settled, Outcome::Handoff { ring: me }, "its offerer is woken, not the other");
     assert_eq!(frames(&bench, me).await.len(), 1, "the older one is settled first");
-    bench.one(settle((you, "taker"), "h", false)).await;
+    let settled = bench.one(settle((you, "taker"), "h", false)).await;
+    assert_eq!(settled, Outcome::Handoff { ring: third });
     assert_eq!(frames(&bench, third).await.len(), 1);
     assert_eq!(bench.refused(settle((you, "taker"), "h", true)).await, Refusal::HandoffClosed);
 }

@@ -42,9 +42,14 @@ impl Offer<'_> {
 pub(super) fn offer(tx: &mut impl Tx, offer: &Offer<'_>) -> Applied {
     let (from, from_agent) = (offer.from.0, &offer.from.1);
     let digest = offer.digest();
-    let sql = "SELECT digest FROM handoffs WHERE from_instance = ? AND handoff_id = ?";
-    if let Some(known) = tx.one(sql, values![from.0, offer.handoff_id], |row| row.get::<[u8; 32]>(0))? {
-        return if known == digest { Ok(Outcome::Done) } else { Err(Refusal::IdReused.into()) };
+    let sql = "SELECT digest, to_instance FROM handoffs WHERE from_instance = ? AND handoff_id = ?";
+    let known = tx.one(sql, values![from.0, offer.handoff_id], |row| {
+        Ok((row.get::<[u8; 32]>(0)?, InstanceNo(row.get(1)?)))
+    })?;
+    match known {
+        Some((known, to)) if known == digest => return Ok(Outcome::Handoff { ring: to }),
+        Some(_) => return Err(Refusal::IdReused.into()),
+        None => {}
     }
     tx.state().live(from).ok_or(Refusal::NotYours)?;
     found(tx.state().vaults.get(&offer.vault))?;
@@ -61,7 +66,7 @@ pub(super) fn offer(tx: &mut impl Tx, offer: &Offer<'_>) -> Applied {
         values![from.0, offer.handoff_id, from_agent, to.0, agent, digest, offer.deadline_ms, OPEN, notice];
     tx.run(sql, row)?;
     tx.admit("handoff.offer", Some(from), offer.handoff_id);
-    Ok(Outcome::Done)
+    Ok(Outcome::Handoff { ring: to })
 }
 
 struct Known {
@@ -98,7 +103,7 @@ pub(super) fn settle(
     notice::frame(tx, (offer.from_instance, &offer.from_agent), frame, true, until)?;
     let verdict = if accept { "accepted" } else { "rejected" };
     tx.admit("handoff.settle", Some(by.0), format!("{handoff_id} {verdict}"));
-    Ok(Outcome::Done)
+    Ok(Outcome::Handoff { ring: offer.from_instance })
 }
 
 // Two offerers may have chosen the same id: the oldest open one is meant.

@@ -1,8 +1,11 @@
 //! Long poll, catch-up and history: the same events for clients that cannot keep a socket.
 
 use serde_json::{Value, json};
+use switchboard_core::limits::{POLLS_PER_INSTANCE_MAX, SCAN_ROWS_MAX};
 use switchboard_core::rights::Rights;
+use switchboard_core::write::Write;
 use switchboard_testkit::{PATIENCE, TestHub};
+use tokio::task::JoinSet;
 
 fn path(channel: &str) -> String {
     channel.replace(':', "%3A").replace('/', "%2F")
@@ -355,5 +358,60 @@ async fn streams_are_listed_with_their_heads_for_those_who_may_read_them() {
         (tail["messages"][0]["seq"].as_u64(), tail["messages"].as_array().unwrap().len()),
         (Some(3), 1)
     );
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn one_instance_waits_in_so_many_long_polls_and_no_more() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token("b").await);
+    let mut sender = hub.agent(&a, "a").await;
+    sender.ask(&hub.message("m0", "finding", "a", "the channel is there")).await;
+    let (of_b, of_a) = (hub.http(&b), hub.http(&a));
+    let cursor = of_b.get("/v1/bus/poll").await.json()["cursor"].as_str().unwrap().to_owned();
+    let path = format!("/v1/bus/poll?cursor={cursor}&wait_ms=30000");
+    let mut polls = JoinSet::new();
+    for _ in 0..=POLLS_PER_INSTANCE_MAX {
+        let (http, path) = (hub.http(&b), path.clone());
+        polls.spawn(async move { http.get(&path).await });
+    }
+    // All the others wait for news, so the one that is too many is the first to be answered.
+    let refused = tokio::time::timeout(PATIENCE, polls.join_next()).await.expect("in time").unwrap().unwrap();
+    assert_eq!(refused.status, 429, "{}", refused.text);
+    let error = refused.json()["error"].clone();
+    assert_eq!(
+        (&error["field"], &error["sb"], &error["limit"]),
+        (&json!("polls"), &json!("SB0110"), &json!(32))
+    );
+    assert_eq!(of_b.get("/v1/bus/poll").await.status, 200, "one that does not wait takes no place");
+    assert_eq!(of_a.get("/v1/bus/poll?wait_ms=1").await.status, 200, "nor do others pay for it");
+    sender.ask(&hub.message("m1", "finding", "a", "news")).await;
+    while let Some(poll) = tokio::time::timeout(PATIENCE, polls.join_next()).await.expect("in time") {
+        let poll = poll.unwrap();
+        assert_eq!(poll.status, 200, "{}", poll.text);
+        assert_eq!(poll.json()["frames"].as_array().unwrap().len(), 1, "it waited and was told");
+    }
+    let again = of_b.get("/v1/bus/poll?wait_ms=1").await;
+    assert_eq!(again.status, 200, "the places are free again: {}", again.text);
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_of_streams_ends_after_so_many_that_are_not_for_the_caller() {
+    let hub = TestHub::start().await;
+    let (a, b) = (hub.token("a").await, hub.token_of("b", Some("Ben"), Rights::AGENT).await);
+    let swarm = |number| Write::CreateSwarm { swarm: format!("swm_{number}"), title: "Not for Ben".into() };
+    for start in (0..SCAN_ROWS_MAX).step_by(500) {
+        hub.hub.commit((start..start + 500).map(swarm).collect()).await.unwrap();
+    }
+    let mut sender = hub.agent(&a, "a").await;
+    assert_eq!(sender.ask(&hub.message("m1", "finding", "a", "x")).await["t"], "message.stored");
+    let http = hub.http(&b);
+    let first = http.get("/v1/streams").await.json();
+    assert_eq!(first["streams"], json!([]), "so many were looked at, none is for the caller");
+    let next = first["next_after"].as_str().expect("and it goes on");
+    let next = http.get(&format!("/v1/streams?after={next}")).await.json();
+    assert_eq!(next["streams"][0]["id"], json!(hub.channel("general")));
+    assert!(next.get("next_after").is_none(), "{next}");
     hub.stop().await;
 }

@@ -182,3 +182,20 @@ async fn a_closed_swarm_takes_nothing_more_and_can_still_be_read() {
     assert_eq!(bad.json()["error"]["field"], "handle");
     swarm.hub.stop().await;
 }
+
+#[tokio::test]
+async fn a_swarms_message_and_none_are_alike_to_a_stranger() {
+    let swarm = swarm(Options::default()).await;
+    let stranger = swarm.hub.token_of("c", Some("Cleo"), Rights::AGENT).await;
+    let (mut ada, _ben) = swarm.both().await;
+    let gid = ada.ask(&swarm.message("m1", "ada-agent", "x")).await["gid"].as_str().unwrap().to_owned();
+    let (stranger, ben) = (swarm.hub.http(&stranger), swarm.hub.http(&swarm.ben));
+    let foreign = stranger.get(&format!("/v1/messages/{gid}")).await;
+    let unknown = stranger.get("/v1/messages/msg_x").await;
+    assert_eq!((foreign.status, &foreign.text), (404, &unknown.text));
+    let read = ben.get(&format!("/v1/messages/{gid}")).await;
+    assert_eq!((read.status, &read.json()["messages"][0]["gid"]), (200, &json!(gid)));
+    let admin = swarm.hub.http(&swarm.hub.admin());
+    assert_eq!(admin.get(&format!("/v1/messages/{gid}")).await.status, 200, "an admin reads every swarm");
+    swarm.hub.stop().await;
+}

@@ -366,13 +366,11 @@ impl Streams {
 
     /// Takes over what the store says of a stream; `Some` when it has followers who wait for what they lack.
     pub(crate) fn hear(&self, info: &StreamInfo) -> Option<Arc<Stream>> {
-        match self.get(info.id) {
-            Some(known) => known.hear(info.head).then_some(known),
-            None => {
-                self.learn(info);
-                None
-            }
+        if let Some(known) = self.get(info.id) {
+            return known.hear(info.head).then_some(known);
         }
+        self.learn(info);
+        None
     }
 
     /// Another node says that a stream has grown.

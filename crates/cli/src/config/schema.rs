@@ -105,7 +105,7 @@ schema! {
         /// `auto`: `local` with SQLite, `postgres` with PostgreSQL. `local`: within this process; other nodes on the same store
         /// are then noticed once a second. `postgres`: over the store's database. `nats://USER:PASSWORD@HOST:PORT` or
         /// `nats://TOKEN@HOST:PORT`: over a NATS server, `tls://` encrypted; servers of one cluster stand behind each other with
-        /// commas. With a password in it, give it by SWITCHBOARD_DOORBELL_URL.
+        /// commas. With a password in it, give it by `SWITCHBOARD_DOORBELL_URL`.
         url: String = "auto".into(), "\"auto\"";
         /// A .creds file for the NATS server.
         credentials_file: Option<String> = None, "\"/run/secrets/switchboard.creds\"";

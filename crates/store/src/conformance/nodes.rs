@@ -75,8 +75,8 @@ pub async fn agents_of_nodes_that_beat_are_spared(mut bench: Bench<'_>) {
     let rows = bench.store().agents(vec![VAULT], 0).await.expect("agents are readable");
     let last = rows.last().expect("agents");
     assert_eq!((last.agent.as_str(), last.state, last.node), ("c", Presence::Closed, 0));
-    let spared = rows.iter().find(|row| row.agent == "b").expect("b");
-    assert_eq!((spared.state, spared.node), (Presence::Active, 6));
+    let kept = rows.iter().find(|row| row.agent == "b").expect("b");
+    assert_eq!((kept.state, kept.node), (Presence::Active, 6));
 }
 
 fn beat(node: u64, rings: bool, fence: Option<u64>) -> Beat {

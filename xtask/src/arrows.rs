@@ -32,9 +32,12 @@ const EVERYTHING: [&str; 6] = [
 const TESTKIT: &str = "switchboard-testkit";
 
 /// Heavy libraries and the crates that may name them. Tests and the testkit may use any.
-const CONFINED: [(&str, &[&str]); 20] = [
+const CONFINED: [(&str, &[&str]); 23] = [
     ("rusqlite", &["switchboard-store"]),
     ("libsqlite3-sys", &["switchboard-store"]),
+    ("tokio-postgres", &["switchboard-store"]),
+    ("tokio-postgres-rustls", &["switchboard-store"]),
+    ("deadpool-postgres", &["switchboard-store"]),
     ("axum", &["switchboard-server"]),
     ("hyper", &["switchboard-server"]),
     ("hyper-util", &["switchboard-server"]),

@@ -85,6 +85,17 @@ pub(crate) fn wrong(message: String) -> Failure {
     Failure::new(Exit::Usage, "SB0206", message)
 }
 
+/// The configuration with its secrets hidden, for showing.
+pub fn shown(mut config: Config) -> Config {
+    if let Some((scheme, rest)) = config.store.url.split_once("://")
+        && let Some((credentials, place)) = rest.rsplit_once('@')
+        && let Some((user, _)) = credentials.split_once(':')
+    {
+        config.store.url = format!("{scheme}://{user}:…@{place}");
+    }
+    config
+}
+
 /// A commented file with every key and its default.
 pub fn example() -> String {
     let mut text = String::from(
@@ -170,12 +181,26 @@ mod tests {
     fn wrong_types_values_and_grammar_name_the_line() {
         assert!(refused("[server]\n\nlisten = 8484\n").starts_with("hub.toml, line 3: "));
         assert!(refused("[server\n").starts_with("hub.toml, line 1: "));
-        assert!(refused("[store]\nurl = \"postgres://x\"\n").contains("store.url"));
+        assert!(refused("[store]\nurl = \"mysql://x\"\n").contains("store.url"));
         assert!(refused("[retention]\norg_days = 0\n").contains("retention.org_days"));
         assert!(refused("[server]\norigins = [\"https://a/b\"]\n").contains("server.origins"));
         assert!(
             refused("[server]\ntrusted_proxies = [\"10.0.0.0/33\"]\n").contains("server.trusted_proxies")
         );
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let shown_url = |url: &str| {
+            let config = with("", &[("SWITCHBOARD_STORE_URL", url)]).unwrap();
+            assert_eq!(config.store.url, url);
+            shown(config).store.url
+        };
+        let url = "postgres://ann:ge%40heim@localhost:6000/hub?schema=bus";
+        assert_eq!(shown_url(url), "postgres://ann:…@localhost:6000/hub?schema=bus");
+        assert_eq!(shown_url("postgres://ann@localhost/hub"), "postgres://ann@localhost/hub");
+        let wrong = with("", &[("SWITCHBOARD_STORE_URL", "postgres://ann:geheim@/x?schema=A")]).unwrap_err();
+        assert!(wrong.message.contains("store.url") && !wrong.message.contains("geheim"), "{wrong}");
     }
 
     #[test]

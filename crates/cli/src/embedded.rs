@@ -9,10 +9,10 @@ use std::time::Duration;
 use switchboard_client::Secret;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::limits::DISK_RESERVE_BYTES;
-use switchboard_core::port::store::StoreError;
+use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
-use switchboard_core::time::{DAY_MS, HOUR_MS, SystemClock, WallMs};
+use switchboard_core::time::{Clock as _, DAY_MS, HOUR_MS, SECOND_MS, ShiftedClock, SystemClock, WallMs};
 use switchboard_engine::once::Request;
 use switchboard_engine::{Founding, Hub, Ports, Settings, manage};
 use switchboard_protocol::admin::TokenOut;
@@ -22,9 +22,14 @@ use switchboard_store::doorbell::LocalDoorbell;
 use switchboard_store::sqlite::{OpenError, Options, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// How long the hub has to stop, all in all.
 pub const DRAIN: Duration = Duration::from_secs(10);
+/// How often a node sets its clock by that of a store it shares with others.
+const CLOCK_EVERY: Duration = Duration::from_mins(1);
+/// Difference between the two that is worth a warning.
+const CLOCK_WARN_MS: i64 = 5 * SECOND_MS;
 /// Length the write-ahead log starts with: enough that it does not grow under load, little enough to be made at once.
 const WAL_BYTES: u64 = 32 << 20;
 
@@ -40,6 +45,58 @@ pub struct Embedded {
     /// The owner's bearer of this run.
     pub token: Secret,
     serving: JoinHandle<()>,
+}
+
+/// A store that was opened.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// What it is, as `status` says it.
+    pub backend: &'static str,
+}
+
+impl From<SqliteStore> for Opened {
+    fn from(store: SqliteStore) -> Self {
+        Self { store: Arc::new(store), backend: "sqlite" }
+    }
+}
+
+/// Opens the store that the configuration asks for; what is kept beside it is in `dir`.
+pub async fn open(dir: &Path, config: &Config) -> Result<Opened, Failure> {
+    match config.store.url.split_once(':') {
+        None => tokio::task::block_in_place(|| open_store(dir, config)).map(Into::into),
+        Some(("sqlite", path)) => {
+            tokio::task::block_in_place(|| open_store(Path::new(path), config)).map(Into::into)
+        }
+        Some(_) => open_database(dir, config).await,
+    }
+}
+
+#[cfg(feature = "postgres")]
+async fn open_database(dir: &Path, config: &Config) -> Result<Opened, Failure> {
+    use switchboard_store::postgres::{Address, OpenError, Options, PostgresStore};
+    crate::place::make(dir)?;
+    let options = Options { search: config.store.search, ..Options::default() };
+    let opened = match Address::parse(&config.store.url) {
+        Ok(address) => PostgresStore::connect(address, options).await,
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(store) => Ok(Opened { store: Arc::new(store), backend: "postgres" }),
+        Err(error @ OpenError::Newer { .. }) => {
+            let message = format!("The store cannot be used: {error}. Nothing was changed.");
+            Err(Failure::new(Exit::Refused, "SB0204", message).next("start the newer version again"))
+        }
+        Err(error) => {
+            Err(Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}.")))
+        }
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_database(_: &Path, _: &Config) -> Result<Opened, Failure> {
+    let message = "This program was built without PostgreSQL.".to_owned();
+    Err(Failure::new(Exit::Refused, "SB0205", message).next("use one with the feature `postgres`"))
 }
 
 /// Opens the store in `dir`. Blocks on the disk.
@@ -91,11 +148,12 @@ pub async fn bind(address: &str) -> Result<TcpListener, Failure> {
 impl Embedded {
     /// Starts a hub on `store` behind `listener`. `traces`: who takes its spans.
     pub async fn start(
-        store: SqliteStore,
+        opened: impl Into<Opened>,
         config: &Config,
         listener: TcpListener,
         traces: Traces,
     ) -> Result<Self, Failure> {
+        let Opened { store, backend } = opened.into();
         let address = listener.local_addr().map_err(|error| {
             Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
         })?;
@@ -106,17 +164,25 @@ impl Embedded {
             .as_deref()
             .map_or(local_url.clone(), |url| url.trim_end_matches('/').to_owned());
         let settings = settings(config, &url);
+        let clock = Arc::new(ShiftedClock::new(Arc::new(SystemClock::default())));
+        let shared = backend != "sqlite";
+        if shared {
+            set_clock(&*store, &clock).await.map_err(|error| store_failure(&error))?;
+        }
         let ports = Ports {
-            store: Arc::new(store),
+            store: Arc::clone(&store),
             doorbell: Arc::new(LocalDoorbell::new()),
-            clock: Arc::new(SystemClock::default()),
+            clock: clock.clone(),
             entropy: Arc::new(SystemEntropy),
         };
         let hub =
             Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
+        if shared {
+            tokio::spawn(keep_clock(store, clock, hub.stopping().clone()));
+        }
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
-        let mut doors = Doors::new(hub.clone(), "sqlite");
+        let mut doors = Doors::new(hub.clone(), backend);
         doors.traces = traces;
         doors.room = listen::Room::within(crate::limits::granted_files());
         doors.origins = Arc::new(config.server.origins.clone());
@@ -156,6 +222,24 @@ impl Embedded {
                 tracing::error!(%error, "the store did not close cleanly; it recovers with the next start");
             }
             Err(_) => tracing::warn!("the hub did not stop in time; what was acknowledged is on disk"),
+        }
+    }
+}
+
+// Nodes that share a store go by its clock: deadlines then mean the same on each, however wrong its machine's clock is.
+async fn set_clock(store: &dyn Store, clock: &ShiftedClock) -> Result<(), StoreError> {
+    let asked = clock.monotonic();
+    let by_ms = clock.set(store.wall_ms().await?, asked);
+    if by_ms.abs() >= CLOCK_WARN_MS {
+        tracing::warn!(by_ms, "this machine's clock differs from the store's, which counts: set it right");
+    }
+    Ok(())
+}
+
+async fn keep_clock(store: Arc<dyn Store>, clock: Arc<ShiftedClock>, stopping: CancellationToken) {
+    while stopping.run_until_cancelled(tokio::time::sleep(CLOCK_EVERY)).await.is_some() {
+        if let Err(error) = set_clock(&*store, &clock).await {
+            tracing::debug!(%error, "the store's clock could not be read");
         }
     }
 }

@@ -31,6 +31,16 @@ pub fn data_dir(asked: Option<&Path>, configured: Option<&Path>) -> Result<PathB
     std::path::absolute(&chosen).map_err(|error| Failure::file(&chosen, &error))
 }
 
+/// Makes the data directory, for its owner alone, where no store does.
+#[cfg(feature = "postgres")]
+pub fn make(dir: &Path) -> Result<(), Failure> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).map_err(|error| Failure::file(dir, &error))
+}
+
 /// How the owner reaches the running hub.
 #[derive(Debug, Clone)]
 pub struct Admin {

@@ -9,12 +9,13 @@ use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use switchboard_core::event::StoredEvent;
 use switchboard_core::gid::GidCipher;
 use switchboard_core::ids::{PersonNo, StreamId, VaultId};
 use switchboard_core::keys::HubKeys;
 use switchboard_core::port::doorbell::{Doorbell, Topic};
 use switchboard_core::port::store::{
-    Genesis, Installation, InstanceRow, Store, StoreError, StreamOwner, SwarmRow,
+    CommitListener, Genesis, Installation, InstanceRow, Store, StoreError, StreamOwner, SwarmRow,
 };
 use switchboard_core::principal::{InstanceKind, Principal};
 use switchboard_core::random::{self, Entropy};
@@ -142,7 +143,7 @@ impl Hub {
             installation,
         });
         // Listening comes before reading: what is committed in between is then known twice, never not at all.
-        hub.store().listen(streams);
+        hub.store().listen(Arc::new(Ears { streams, stop: hub.stop.clone() }));
         let weak = Arc::downgrade(&hub);
         hub.ports.doorbell.listen(Arc::new(move |topic| {
             if let Some(hub) = weak.upgrade() {
@@ -368,6 +369,24 @@ impl Hub {
     #[must_use]
     pub fn fresh_id(&self, prefix: &str) -> String {
         random::public_id(prefix, self.entropy(), self.clock().wall_ms())
+    }
+}
+
+/// Hears of commits. What this node knows of streams is void once the store has begun another epoch by itself: the hub ends, and
+/// reads everything anew when it is started again.
+struct Ears {
+    streams: Arc<Streams>,
+    stop: CancellationToken,
+}
+
+impl CommitListener for Ears {
+    fn committed(&self, events: &[Arc<StoredEvent>]) {
+        self.streams.committed(events);
+    }
+
+    fn epoch_began(&self, epoch: &str) {
+        tracing::error!(epoch, "the store lost commits that were answered and began another epoch: stopping");
+        self.stop.cancel();
     }
 }
 

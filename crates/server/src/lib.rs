@@ -19,6 +19,7 @@ pub mod trace;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_engine::Hub;
+use tokio_util::task::TaskTracker;
 
 /// What all doors share.
 #[derive(Debug, Clone)]
@@ -39,6 +40,8 @@ pub struct Doors {
     pub room: listen::Room,
     /// Who takes spans to a collector, if anybody does.
     pub traces: trace::Traces,
+    /// The sockets' tasks: a connection that becomes a socket leaves the listener's own.
+    pub talks: TaskTracker,
 }
 
 impl Doors {
@@ -55,6 +58,7 @@ impl Doors {
             mcp: mcp::Options::default(),
             room: listen::Room::default(),
             traces: None,
+            talks: TaskTracker::new(),
         }
     }
 

@@ -61,9 +61,10 @@ impl Room {
     }
 }
 
-/// Serves until `stop` is cancelled, then gives open connections a few seconds to finish.
+/// Serves until `stop` is cancelled, then gives open connections and sockets a few seconds to finish.
 pub async fn serve(listener: TcpListener, doors: Doors, stop: CancellationToken) {
     let router = doors.router();
+    let talks = doors.talks.clone();
     let connections = TaskTracker::new();
     let most = doors.room.connections;
     let places = Arc::new(Semaphore::new(most));
@@ -89,8 +90,15 @@ pub async fn serve(listener: TcpListener, doors: Doors, stop: CancellationToken)
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
-        tracing::warn!(open = connections.len(), "connections did not finish in time and are cut");
+    talks.close();
+    // In this order: a connection may still become a socket.
+    let finished = async {
+        connections.wait().await;
+        talks.wait().await;
+    };
+    if tokio::time::timeout(DRAIN, finished).await.is_err() {
+        let open = connections.len() + talks.len();
+        tracing::warn!(open, "connections did not finish in time and are cut");
         cut.cancel();
         connections.wait().await;
     }

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use rusqlite::Connection;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use switchboard_core::digest::Digest;
+use switchboard_core::event::StoredEvent;
 use switchboard_core::ids::{EventId, InstanceNo, StreamId};
 use switchboard_core::log::{Entry, event_digest};
-use switchboard_core::port::store::{SearchScope, Store, StoreError};
+use switchboard_core::port::store::{CommitListener, SearchScope, Store, StoreError};
 use switchboard_core::write::{Append, Batch, Outcome, Write};
 use switchboard_store::conformance::bench::{
     START_MS, appended, finding, genesis, instance_of, new_instance, with_id,
@@ -148,34 +149,50 @@ fn panicking(key: &str) -> Write {
     }
 }
 
+/// Holds the writer in its first commit until the sender is dropped.
+struct Held(Mutex<mpsc::Receiver<()>>);
+
+impl CommitListener for Held {
+    fn committed(&self, _: &[Arc<StoredEvent>]) {
+        let _ = self.0.lock().expect("nobody panics here").recv();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_defective_write_harms_no_other() {
+    const AHEAD: u64 = 20;
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path(), options()).await;
     let me = sender(&store).await;
-    // Many at once, so that good and bad ones share transactions.
+    let (let_go, held) = mpsc::channel();
+    store.listen(Arc::new(Held(Mutex::new(held))));
+    let call = |writes| store.commit(Batch { at_ms: START_MS, writes });
+    // Too large to be committed at once; the writer's thread is held in it, so that all others share the next transaction.
+    let ahead =
+        call((0..AHEAD).map(|at| Write::Append(with_id(finding(me), &format!("a{at}"), 1))).collect());
     let calls: Vec<_> = (0..60)
         .map(|at| {
-            let write = if at % 10 == 5 {
-                vec![Write::Append(finding(me)), panicking(&at.to_string())]
-            } else {
-                vec![Write::Append(with_id(finding(me), &format!("c{at}"), 1))]
-            };
-            commit(&store, write)
+            if at % 10 == 5 {
+                return call(vec![Write::Append(finding(me)), panicking(&at.to_string())]);
+            }
+            call(vec![Write::Append(with_id(finding(me), &format!("c{at}"), 1))])
         })
         .collect();
+    drop(let_go);
+    ahead.await.expect("it is sound");
     let (mut good, mut bad) = (Vec::new(), 0);
-    for call in futures_util::future::join_all(calls).await {
-        match call {
+    for answer in futures_util::future::join_all(calls).await {
+        match answer {
             Ok(outcomes) => good.push(appended(&outcomes[0]).id.seq),
             Err(StoreError::Backend(_)) => bad += 1,
             Err(other) => panic!("{other}"),
         }
     }
     assert_eq!(bad, 6);
-    assert_eq!(good, (1..=54).collect::<Vec<_>>(), "no gap where the defective ones were");
-    let page = store.page(StreamId(1), 0, 100, usize::MAX).await.expect("readable");
-    assert_eq!((page.events.len(), page.head), (54, 54));
+    let first = AHEAD + 1;
+    assert_eq!(good, (first..first + 54).collect::<Vec<_>>(), "no gap where the defective ones were");
+    let page = store.page(StreamId(1), AHEAD, 100, usize::MAX).await.expect("readable");
+    assert_eq!((page.events.len(), page.head), (54, AHEAD + 54));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use switchboard_engine::{Founding, Hub, Ports, Settings, manage};
 use switchboard_server::Doors;
 use switchboard_server::listen::serve;
 use switchboard_store::doorbell::local::LocalDoorbell;
+use switchboard_store::postgres::{self, Address, PostgresStore};
 use switchboard_store::sqlite::{self, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -63,6 +64,16 @@ pub struct TestHub {
     served: Option<JoinHandle<()>>,
 }
 
+/// The store of `dir`, on the backend that [`crate::store::VARIABLE`] names.
+async fn open(dir: &std::path::Path, options: &sqlite::Options) -> (Arc<dyn Store>, &'static str) {
+    let Some(url) = crate::store::url(dir) else {
+        return (Arc::new(SqliteStore::open_dir(dir, options.clone()).expect("the store opens")), "sqlite");
+    };
+    let address = Address::parse(&url).expect("a good URL");
+    let options = postgres::Options { readers: 3, search: options.search, ..postgres::Options::default() };
+    (Arc::new(PostgresStore::connect(address, options).await.expect("the store opens")), "postgres")
+}
+
 impl TestHub {
     /// A hub on an empty directory.
     pub async fn start() -> Self {
@@ -83,13 +94,13 @@ impl TestHub {
 
     /// A hub on a directory that stays.
     pub async fn at(options: Options, dir: &std::path::Path) -> Self {
-        let store = SqliteStore::open_dir(dir, options.store.clone()).expect("the store opens");
+        let (store, backend) = open(dir, &options.store).await;
         let clock: Arc<dyn Clock> = match &options.clock {
             Some(clock) => clock.clone(),
             None => Arc::new(SystemClock::default()),
         };
         let ports = Ports {
-            store: Arc::new(store),
+            store,
             doorbell: Arc::new(LocalDoorbell::default()),
             clock,
             entropy: Arc::new(SystemEntropy),
@@ -100,7 +111,7 @@ impl TestHub {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let stop = CancellationToken::new();
-        let mut doors = Doors::new(hub.clone(), "sqlite");
+        let mut doors = Doors::new(hub.clone(), backend);
         doors.mcp = options.mcp.clone();
         let served = tokio::spawn(serve(listener, doors, stop.clone()));
         Self { hub, url, options, dir: None, stop, served: Some(served) }

@@ -10,6 +10,7 @@ pub mod hub;
 pub mod mcp;
 pub mod process;
 pub mod socket;
+pub mod store;
 
 pub use hub::{Http, Options, TestHub, Token};
 pub use mcp::Mcp;

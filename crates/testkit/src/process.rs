@@ -40,6 +40,7 @@ impl Process {
             .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(dir)
             .args(more)
+            .envs(crate::store::variables(dir))
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true)

@@ -143,6 +143,17 @@ impl Socket {
         self.stream.close(None).await.expect("the socket takes it");
     }
 
+    /// Reads on until the other side closes; the code it gives, if it says farewell at all.
+    pub async fn farewell(mut self) -> Option<u16> {
+        loop {
+            match tokio::time::timeout(PATIENCE, self.stream.next()).await.expect("the end in time") {
+                Some(Ok(Message::Close(frame))) => return frame.map(|frame| frame.code.into()),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return None,
+            }
+        }
+    }
+
     /// Closes in order.
     pub async fn close(mut self) {
         // The other side may be gone already, which is as good.

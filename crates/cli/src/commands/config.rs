@@ -11,7 +11,7 @@ pub fn run(global: &Global, output: Output, command: &Config) -> Result<(), Fail
         Config::Example => {
             let _ = print(&config::example());
         }
-        Config::Show => output.show(&config::load(global)?, |config| {
+        Config::Show => output.show(&config::shown(config::load(global)?), |config| {
             // Every type of the configuration can be written as TOML.
             toml::to_string(config).unwrap_or_default()
         }),

@@ -89,8 +89,16 @@ fn text(checks: &[Check]) -> String {
 }
 
 fn files(dir: &Path, config: &Config, checks: &mut Vec<Check>) {
+    let shared = config.store.url.starts_with("postgres");
+    if shared && dir.is_dir() {
+        // The database has checks and alarms of its own.
+        checks.push(Check::good("data directory", dir.display().to_string()));
+        checks.push(permissions(dir, &[&dir.join("admin.json")]));
+        checks.push(clock(None));
+        return;
+    }
     let database = dir.join("switchboard.db");
-    if !database.is_file() {
+    if shared || !database.is_file() {
         let found = format!("{} holds no hub yet", dir.display());
         checks.push(Check::bad("data directory", found, "switchboard serve"));
         checks.push(clock(None));

@@ -65,7 +65,7 @@ async fn until_ended(
     // Whoever has read that the hub is ready may end it in order.
     let mut signals = Signals::listen();
     // The store first: a second hub on the same data is the mistake to name, not its port.
-    let store = tokio::task::block_in_place(|| embedded::open_store(dir, config))?;
+    let store = embedded::open(dir, config).await?;
     let listener = embedded::bind(listen).await?;
     if listener.local_addr().is_ok_and(|address| is_bare(address, config.server.public_url.as_deref())) {
         tracing::warn!(
@@ -83,9 +83,12 @@ async fn until_ended(
     let closed = async {
         if until_stdin_closes { signals::stdin_closed().await } else { std::future::pending().await }
     };
+    let mut ended = Ok(());
     tokio::select! {
         () = signals.next() => {}
         () = closed => {}
+        // Nothing else ends the hub from inside: its store began another epoch.
+        () = embedded.hub.stopping().cancelled() => ended = Err(void()),
     }
     tracing::info!("stopping: what was taken is finished; a second signal ends at once");
     let stopped = async {
@@ -104,7 +107,13 @@ async fn until_ended(
     }
     admin.remove(dir);
     tracing::info!("stopped");
-    Ok(())
+    ended
+}
+
+fn void() -> Failure {
+    let message =
+        "The database has lost commits that were acknowledged, after a fail-over: a new epoch has begun.";
+    Failure::new(Exit::Refused, "SB0205", message.to_owned()).next("start it again: clients then start over")
 }
 
 /// Whether other machines can speak to the hub and nobody said that TLS is in front of it.

@@ -90,7 +90,10 @@ schema! {
     }
     /// Who remembers.
     store: Store {
-        /// `sqlite`: one database in the data directory.
+        /// `sqlite`: one database in the data directory. `sqlite:DIRECTORY`: one elsewhere.
+        /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`: PostgreSQL 15 or newer. Behind a `?`, with `&` between them:
+        /// `schema=NAME` (default switchboard), `sslmode=disable|require`, `sslrootcert=FILE`. With a password in it, give it by
+        /// the environment.
         url: String = "sqlite".into(), "\"sqlite\"";
         /// Free space, in MiB, below which nothing new is stored; reading goes on.
         disk_reserve_mib: u64 = 16, "16";

@@ -9,12 +9,36 @@ const DAYS_MAX: u32 = 3650;
 /// The first thing that cannot be.
 pub(super) fn check(config: &Config) -> Result<(), String> {
     server(&config.server)?;
-    only("store.url", &config.store.url, "sqlite")?;
+    store_url(&config.store.url)?;
     only("doorbell.url", &config.doorbell.url, "local")?;
     retention(&config.retention)?;
     limits(&config.limits)?;
     otel(&config.otel)?;
     crate::logging::filter(&config.log.level).map(drop).map_err(|error| format!("log.level: {error}."))
+}
+
+// Of a URL with a password in it nothing is repeated.
+fn store_url(url: &str) -> Result<(), String> {
+    match url.split_once(':') {
+        None if url == "sqlite" => Ok(()),
+        Some(("sqlite", path)) if !path.is_empty() => Ok(()),
+        Some(("postgres" | "postgresql", _)) => database_url(url),
+        _ => {
+            Err("store.url: write \"sqlite\", \"sqlite:DIRECTORY\" or \"postgres://USER@HOST/DATABASE\"."
+                .into())
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn database_url(url: &str) -> Result<(), String> {
+    let address = switchboard_store::postgres::Address::parse(url);
+    address.map(drop).map_err(|error| format!("store.url: {error}."))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn database_url(_: &str) -> Result<(), String> {
+    Err("store.url: this program was built without PostgreSQL.".into())
 }
 
 fn only(key: &str, value: &str, known: &str) -> Result<(), String> {

@@ -13,6 +13,8 @@
 //!    a time stamp. A batch in which nothing changed (repeats, refusals) is no commit and adds none.
 //! 7. **Reads** see every commit that was answered before the read began, never a part of one, and never write.
 //! 8. **Several writers.** Nothing but the transaction decides: two nodes may commit to the same streams at a time.
+//! 9. **One clock.** [`Store::wall_ms`] is the same clock for all nodes of a store, whatever their machines say. Nodes stamp their
+//!    batches by it, so that deadlines, retention and presence mean the same on each.
 //!
 //! The conformance suite (`switchboard_store::conformance`) proves them for every backend.
 
@@ -343,13 +345,19 @@ pub struct StoreStats {
 pub trait CommitListener: Send + Sync + 'static {
     /// `events` were appended (grouped by nothing, in order of their commit).
     fn committed(&self, events: &[Arc<StoredEvent>]);
+    /// The store has lost commits that were answered (after a fail-over to a server that lagged) and has begun another epoch:
+    /// what this node keeps in memory of streams is void, as are the cursors it gave out.
+    fn epoch_began(&self, epoch: &str) {
+        let _ = epoch;
+    }
 }
 
 /// The store.
 pub trait Store: Send + Sync + 'static {
     /// Finds the installation, or makes it of `genesis` when the store is empty.
     fn open(&self, genesis: Genesis) -> Fut<'_, Installation>;
-    /// Applies a batch; see the promises. Calls [`CommitListener`] before it resolves.
+    /// Applies a batch; see the promises. Calls [`CommitListener`] before it resolves. The call itself may take as long as a
+    /// short write does: hold no lock meanwhile that a listener takes.
     fn commit(&self, batch: Batch) -> Fut<'static, Vec<Outcome>>;
     /// Registers the one listener of this node.
     fn listen(&self, listener: Arc<dyn CommitListener>);
@@ -418,6 +426,8 @@ pub trait Store: Send + Sync + 'static {
     fn stats(&self) -> Fut<'_, StoreStats>;
     /// Writes a consistent copy while everything goes on; the target must not exist.
     fn backup(&self, target: PathBuf) -> Fut<'_, ()>;
+    /// Wall time by the store's own clock.
+    fn wall_ms(&self) -> Fut<'_, WallMs>;
     /// Stops taking calls, finishes what was taken, lets go of files.
     fn close(&self) -> Fut<'_, ()>;
 }

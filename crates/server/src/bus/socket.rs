@@ -67,8 +67,9 @@ pub async fn open(
         .max_frame_size(FRAME_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| {
         // A task of its own, no larger than the talk: the one that upgrades has room for much more.
+        let talks = doors.talks.clone();
         let mut talk = Talk::new(doors, socket, session, opened);
-        tokio::spawn(async move { talk.run().await }.instrument(trace::socket(&opened)));
+        talks.spawn(async move { talk.run().await }.instrument(trace::socket(&opened)));
         std::future::ready(())
     }))
 }

@@ -189,6 +189,18 @@ pub async fn a_closed_store_takes_no_calls(mut bench: Bench<'_>) {
     assert_eq!(bench.channel("general").await.expect("it exists").head, 20);
 }
 
+/// Every handle on a store tells the same time, which goes on.
+pub async fn the_clock_is_the_stores(bench: Bench<'_>) {
+    let second = bench.second().await.unwrap_or_else(|| bench.shared());
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        times.push(bench.store().wall_ms().await.expect("readable"));
+        times.push(second.wall_ms().await.expect("readable"));
+    }
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(times[0] > 1_600_000_000_000, "milliseconds since 1970: {times:?}");
+}
+
 /// Writes at any wall time stand, also when the clock went back.
 pub async fn a_clock_that_goes_back_harms_nothing(mut bench: Bench<'_>) {
     let me = bench.instance("ann").await;

@@ -10,6 +10,8 @@ pub mod balance;
 pub mod bench;
 pub mod binding;
 pub mod chain;
+#[cfg(all(unix, feature = "postgres"))]
+pub mod cluster;
 pub mod credentials;
 pub mod presence;
 pub mod questions;
@@ -64,6 +66,7 @@ macro_rules! store_conformance {
                 an_empty_batch_is_nothing,
                 a_closed_store_takes_no_calls,
                 a_clock_that_goes_back_harms_nothing,
+                the_clock_is_the_stores,
             }
             credentials::{
                 instances_are_found_as_they_were_made,

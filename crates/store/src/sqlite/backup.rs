@@ -26,7 +26,7 @@ pub(crate) fn backup(database: &Path, target: &Path) -> Result<(), StoreError> {
     done.inspect_err(|_| drop(fs::remove_file(target)))
 }
 
-fn io_error(target: &Path, error: &io::Error) -> StoreError {
+pub(crate) fn io_error(target: &Path, error: &io::Error) -> StoreError {
     if error.kind() == io::ErrorKind::StorageFull {
         return StoreError::Full;
     }

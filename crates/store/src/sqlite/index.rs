@@ -272,7 +272,8 @@ pub(crate) fn sweep_subject(stream: StreamId, first: u64) -> String {
     format!("stream={} first={first}", stream.0)
 }
 
-fn parse_sweep(subject: &str) -> Option<(StreamId, u64)> {
+/// The inverse of [`sweep_subject`].
+pub(crate) fn parse_sweep(subject: &str) -> Option<(StreamId, u64)> {
     let (stream, first) = subject.strip_prefix("stream=")?.split_once(" first=")?;
     Some((StreamId(stream.parse().ok()?), first.parse().ok()?))
 }

@@ -56,11 +56,8 @@ pub enum MigrateError {
     Sql(#[from] rusqlite::Error),
 }
 
-struct Applied {
-    number: u32,
-    name: String,
-    checksum: String,
-}
+/// Number, file and checksum of one that was applied.
+pub(crate) type Applied = (u32, String, String);
 
 /// Brings the schema up to date, or says why it must not be touched; reads before it writes.
 pub(crate) fn run(conn: &Connection, migrations: &[Migration]) -> Result<(), MigrateError> {
@@ -71,27 +68,33 @@ pub(crate) fn run(conn: &Connection, migrations: &[Migration]) -> Result<(), Mig
 
 /// Compares what was applied with what is known; writes nothing. Returns how many were applied.
 pub(crate) fn check(conn: &Connection, migrations: &[Migration]) -> Result<usize, MigrateError> {
-    let applied = applied(conn)?;
+    compare(applied(conn)?, migrations)
+}
+
+/// Compares what was applied with what is known. Returns how many were applied.
+pub(crate) fn compare(applied: Vec<Applied>, migrations: &[Migration]) -> Result<usize, MigrateError> {
+    let count = applied.len();
     let known = migrations.last().map_or(0, |last| last.number);
-    let found = applied.last().map_or(0, |last| last.number);
+    let found = applied.last().map_or(0, |last| last.0);
     if found > known {
         return Err(MigrateError::Newer { found, known });
     }
-    for (at, row) in applied.iter().enumerate() {
+    for (at, (number, name, known_checksum)) in applied.into_iter().enumerate() {
         let Some(migration) = migrations.get(at) else {
-            return Err(MigrateError::Missing { name: row.name.clone() });
+            return Err(MigrateError::Missing { name });
         };
-        if migration.number != row.number {
+        if migration.number != number {
             return Err(MigrateError::Missing { name: migration.name.to_owned() });
         }
-        if row.checksum != checksum(migration) {
-            return Err(MigrateError::Edited { name: row.name.clone() });
+        if known_checksum != checksum(migration) {
+            return Err(MigrateError::Edited { name });
         }
     }
-    Ok(applied.len())
+    Ok(count)
 }
 
-fn checksum(migration: &Migration) -> String {
+/// What identifies a migration's content.
+pub(crate) fn checksum(migration: &Migration) -> String {
     hex(&sha256(migration.sql.as_bytes()))
 }
 
@@ -101,8 +104,7 @@ fn applied(conn: &Connection) -> rusqlite::Result<Vec<Applied>> {
         return Ok(Vec::new());
     }
     let mut rows = conn.prepare("SELECT number, name, checksum FROM migrations ORDER BY number")?;
-    let rows = rows
-        .query_map([], |row| Ok(Applied { number: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }))?;
+    let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     rows.collect()
 }
 

@@ -13,24 +13,24 @@ mod apply;
 mod backup;
 mod checkpoint;
 mod connect;
-mod dedup;
+#[cfg(feature = "postgres")]
+pub(crate) mod copy;
+pub(crate) mod dedup;
 mod disk;
-mod failure;
-mod index;
-mod install;
-mod migrate;
-mod queue;
+pub(crate) mod index;
+pub(crate) mod migrate;
+pub(crate) mod queue;
 mod read;
 mod readers;
-mod state;
+pub(crate) mod state;
 mod store;
-mod text;
 mod tx;
 mod writer;
 
 pub use connect::OpenError;
 pub use migrate::MigrateError;
 
+use crate::rules::{failure, text};
 use connect::Files;
 use disk::Disk;
 use index::{Bell, Index};
@@ -82,6 +82,7 @@ impl Default for Options {
 
 /// The embedded store; see the module.
 pub struct SqliteStore {
+    clock: Arc<dyn Clock>,
     files: Files,
     parts: Arc<Parts>,
 }
@@ -127,11 +128,13 @@ impl SqliteStore {
             log: checkpoint::Log::new(),
             bell: index.as_ref().map(|(_, bell)| Arc::clone(bell)),
         });
+        let clock = Arc::clone(&options.clock);
         let disk = Disk::new(files.dir.clone(), options.disk_reserve_bytes, options.clock);
         let writer = Writer::new(writer, disk, Arc::clone(&shared))?;
         let threads = Mutex::new(Threads { running: Vec::new(), lock: Some(lock) });
         let slot = Arc::new(Mutex::new(Some(writer)));
-        let store = Self { files, parts: Arc::new(Parts { shared, slot, readers: Arc::default(), threads }) };
+        let store =
+            Self { clock, files, parts: Arc::new(Parts { shared, slot, readers: Arc::default(), threads }) };
         store.start(index, options.readers)?;
         Ok(store)
     }

@@ -83,6 +83,9 @@ pub(crate) struct State {
     pub(crate) instance_numbers: HashMap<Arc<str>, InstanceNo>,
     /// When waiting devices last polled; of no weight, so not stored.
     pub(crate) device_polls: HashMap<[u8; 32], i64>,
+    /// Where the next look through remembered ids begins, where they are rows.
+    #[cfg(feature = "postgres")]
+    pub(crate) ids_swept: (u32, String),
     /// When the directory was last looked through for agents that are long gone.
     pub(crate) agents_swept_ms: i64,
     pub(crate) hub_instance: Option<InstanceNo>,

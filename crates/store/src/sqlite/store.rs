@@ -1,4 +1,4 @@
-//! The port, method by method: writes go to the writer's queue, reads to a reading thread.
+//! The port, method by method: writes go to the writer, at once or through its queue, reads to a reading thread.
 
 use super::checkpoint::FRAME_BYTES;
 use super::queue::{PushError, Queue};
@@ -197,6 +197,10 @@ impl Store for SqliteStore {
             copied.await.unwrap_or_else(|_| Err(StoreError::Backend("the copy was not finished".into())))
         }
         .boxed()
+    }
+
+    fn wall_ms(&self) -> Fut<'_, WallMs> {
+        std::future::ready(Ok(self.clock.wall_ms())).boxed()
     }
 
     fn close(&self) -> Fut<'_, ()> {

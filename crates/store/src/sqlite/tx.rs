@@ -1,14 +1,14 @@
 //! One open transaction of the writer: what the writes of a commit share.
 
 use super::dedup as ids;
-use super::failure::{Failure, Stop};
+use super::failure::Failure;
 use super::state::{Counter, Head, State, encode_ledger};
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row, params};
+use rusqlite::{CachedStatement, Connection, Params, params};
 use std::cell::Cell;
 use std::sync::Arc;
 use switchboard_core::digest::Digest;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::{EventId, InstanceNo, StreamId};
+use switchboard_core::ids::{EventId, StreamId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Entry, event_digest, record_digest};
 use switchboard_core::time::WallMs;
@@ -86,26 +86,6 @@ impl<'t> Tx<'t> {
         Ok(changed)
     }
 
-    /// The one row of a query, if there is one.
-    pub(crate) fn one<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        map: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Option<T>> {
-        self.conn.prepare_cached(sql)?.query_row(params, map).optional()
-    }
-
-    /// All rows of a query, which must be bounded by itself.
-    pub(crate) fn all<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Vec<T>> {
-        self.conn.prepare_cached(sql)?.query_map(params, map)?.collect()
-    }
-
     /// Notes that rows have changed by other means than this.
     pub(crate) fn changed(&self) {
         self.wrote.set(true);
@@ -115,12 +95,6 @@ impl<'t> Tx<'t> {
     pub(crate) fn note(&mut self, entry: &Entry) {
         entry.encode(&mut self.entries);
         self.wrote.set(true);
-    }
-
-    /// Adds an [`Entry::Admitted`] in the name of an instance (or nobody) to the log record.
-    pub(crate) fn admit(&mut self, verb: &str, actor: Option<InstanceNo>, subject: impl Into<String>) {
-        let actor = actor.map_or_else(String::new, |actor| self.state.public_id(actor));
-        self.note(&Entry::admitted(verb, actor, subject));
     }
 
     /// Gives `event` the next place of `stream` and stores it. Its `id` is set here, and its thread when it begins one.
@@ -231,9 +205,4 @@ impl<'t> Tx<'t> {
 /// A row count or limit as SQL takes it.
 pub(crate) fn sql_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
-}
-
-/// Ends a write that must find a row.
-pub(crate) fn found<T>(row: Option<T>) -> Result<T, Stop> {
-    row.ok_or(Stop::Refused(switchboard_core::write::Refusal::NotFound))
 }

@@ -1,5 +1,6 @@
-//! The one thread that writes: group commit without a timer. It takes whatever has queued while the last commit was being
-//! synced, applies it in one transaction, syncs, tells the listener, answers.
+//! The one writer: group commit without a timer. Its thread takes whatever has queued while the last commit was being synced,
+//! applies it in one transaction, syncs, tells the listener, answers. While nothing is queued, a caller with a small batch does
+//! the same with the writer in its own hands (`commit_at_once`).
 
 use super::apply;
 use super::checkpoint::{self, CHECKPOINT_PAGES_HARD, Log};
@@ -8,12 +9,12 @@ use super::dedup::Dedup;
 use super::disk::Disk;
 use super::failure::Failure;
 use super::index::Bell;
-use super::install;
 use super::queue::{Habit, Queue, Weigh};
 use super::state::State;
 use super::tx::Tx;
+use crate::rules::install;
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -198,13 +199,23 @@ impl Writer {
     }
 
     fn install(&mut self, genesis: &Genesis) -> Result<Installation, StoreError> {
-        let find = |writer: &Self| install::find(&writer.conn).map_err(|failure| failure.answer());
-        if let Some(found) = find(self)? {
+        if let Some(found) = self.find_installation()? {
             return Ok(found);
         }
         self.may_write(false)?;
-        self.transaction(|tx| install::make(tx, genesis)).map_err(|void| void.answer())?;
-        find(self)?.ok_or_else(|| StoreError::Inconsistent("the installation is not there".into()))
+        let made = self.transaction(|tx| {
+            tx.at_ms = genesis.at_ms;
+            install::make(tx, genesis)
+        });
+        made.map_err(|void| void.answer())?;
+        self.find_installation()?
+            .ok_or_else(|| StoreError::Inconsistent("the installation is not there".into()))
+    }
+
+    fn find_installation(&self) -> Result<Option<Installation>, StoreError> {
+        let found = self.conn.query_row(install::FIND, [], |row| Ok(install::installation(row)));
+        let found = found.optional().map_err(|error| Failure::from(error).answer())?;
+        found.transpose().map_err(|failure| failure.answer())
     }
 
     /// Commits batches together; if one of them cannot be applied, each by itself, so that it harms no other.

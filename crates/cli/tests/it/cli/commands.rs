@@ -37,7 +37,7 @@ fn figures_and_keys() {
     let status = json!({ "version": "", "backend": "", "org_id": "", "url": "", "uptime_s": 0, "streams": 0,
         "epoch": "", "ledger": ledger() });
     shaped(&hub.json(&["status"]), &status);
-    assert_eq!(hub.json(&["status"])["backend"], "sqlite");
+    assert_eq!(hub.json(&["status"])["backend"], switchboard_testkit::store::backend());
     shaped(&hub.json(&["ledger"]), &ledger());
     shaped(&hub.json(&["keys", "show"]), &json!({ "root_key": "", "signing_key": "" }));
     shaped(

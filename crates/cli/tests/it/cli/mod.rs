@@ -190,7 +190,7 @@ impl Hub {
 
     fn start_with(dir: &Path, more: &[&str]) -> Self {
         let mut command = program(&["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"]);
-        command.arg(dir).args(more);
+        command.arg(dir).args(more).envs(switchboard_testkit::store::variables(dir));
         let mut running = Running::start(&mut command);
         let line = running.line();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -200,7 +200,7 @@ impl Hub {
     /// A command about this hub.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program(arguments);
-        command.arg("--data-dir").arg(&self.dir);
+        command.arg("--data-dir").arg(&self.dir).envs(switchboard_testkit::store::variables(&self.dir));
         command
     }
 

@@ -197,3 +197,24 @@ async fn check(process: &Process, place: &Place, senders: &[Arc<Sender>]) {
     let elsewhere = ["delivered", "answered", "expired", "refused", "dead", "unknown", "pending"];
     assert_eq!(bus("accepted"), elsewhere.iter().map(|name| bus(name)).sum::<u64>(), "{ledger}");
 }
+
+/// A hub that stops waits for its sockets: each is told to connect again.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_socket_is_told_that_the_hub_stops() {
+    const SOCKETS: usize = 300;
+    const RESTART: u16 = 1012;
+    let dir = tempfile::tempdir().expect("a directory");
+    let process = Process::start(Path::new(env!("CARGO_BIN_EXE_switchboard")), dir.path()).await;
+    let token = process.token("many").await;
+    let mut farewells = Vec::new();
+    for _ in 0..SOCKETS {
+        let mut socket = Socket::connect(&process.url, &token.bearer).await.expect("the socket opens");
+        socket.hello(&token.instance_id, &json!([]), &json!({})).await;
+        farewells.push(tokio::spawn(socket.farewell()));
+    }
+    process.terminate().await;
+    for farewell in farewells {
+        assert_eq!(farewell.await.expect("it is read"), Some(RESTART));
+    }
+}

@@ -14,6 +14,11 @@ pub(crate) type Key = [u8; 16];
 /// Bytes of an encoded entry with its key.
 pub(crate) const ENTRY_BYTES: usize = 64;
 
+/// The moment from which on an id is forgotten that was used then, for a message that goes then.
+pub(crate) fn keep_until_ms(at_ms: WallMs, expires_at_ms: WallMs) -> WallMs {
+    at_ms.saturating_add(KEPT_MS).max(expires_at_ms)
+}
+
 /// The key of an instance's id.
 pub(crate) fn key(instance: InstanceNo, client_id: &str) -> Key {
     // The instance's number has a fixed length: nothing runs together.
@@ -62,7 +67,7 @@ impl Entry {
 
     /// The moment from which on it is forgotten.
     pub(crate) fn keep_until_ms(&self) -> WallMs {
-        self.at_ms.saturating_add(KEPT_MS).max(self.expires_at_ms)
+        keep_until_ms(self.at_ms, self.expires_at_ms)
     }
 
     /// Appends the stored form of an entry under its key.

@@ -15,6 +15,8 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "postgres")]
+pub(crate) use entry::keep_until_ms;
 pub(crate) use entry::{Entry, Key, key};
 
 use super::failure::Failure;

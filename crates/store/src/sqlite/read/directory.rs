@@ -1,14 +1,13 @@
 //! Instances and their credentials, agents, vaults, people's handles, and what waits for whom.
 
-use super::super::apply::{VAULT_COLUMNS, kind_number, vault_info};
 use super::super::tx::sql_limit;
 use super::broken;
+use crate::rules::{self, kind_of_number};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use switchboard_core::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use switchboard_core::port::store::{
     AgentRow, Credential, DeviceRow, HandleRow, InstanceRow, Notice, NoticeRow, ReceiptRow, SwarmRow, TaskRow,
 };
-use switchboard_core::principal::{InstanceKind, Principal};
 use switchboard_core::rights::Rights;
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Presence, ReceiptState, VaultInfo};
@@ -18,9 +17,7 @@ const INSTANCE: &str = "SELECT i.id, i.instance_id, i.kind, i.label, i.owner, p.
                         FROM instances i JOIN persons p ON p.id = i.owner";
 
 fn instance_row(row: &Row<'_>) -> rusqlite::Result<InstanceRow> {
-    let number: u8 = row.get(2)?;
-    let kinds = [InstanceKind::Engine, InstanceKind::Token, InstanceKind::Person];
-    let Some(kind) = kinds.into_iter().find(|kind| kind_number(*kind) == number) else {
+    let Some(kind) = kind_of_number(row.get(2)?) else {
         return broken(2, "an unknown kind of instance");
     };
     let Ok(rights) = Rights::parse(&row.get::<_, String>(6)?) else { return broken(6, "an unknown right") };
@@ -62,30 +59,16 @@ pub(crate) fn credential(
     let Some((number, expires_at)) = token.optional()? else { return Ok(None) };
     let sql = format!("{INSTANCE} WHERE i.id = ?");
     let row = conn.prepare_cached(&sql)?.query_row([number], instance_row)?;
-    let over = |at: Option<WallMs>| at.is_some_and(|at| at <= now_ms);
-    Ok(Some(if row.revoked_ms.is_some() {
-        Credential::Revoked
-    } else if over(expires_at) {
-        Credential::Expired
-    } else if over(row.grace_until_ms) {
-        Credential::LeaseExpired
-    } else {
-        Credential::Good(Principal {
-            instance: row.instance,
-            instance_id: row.instance_id,
-            label: row.label,
-            kind: row.kind,
-            owner: row.owner,
-            owner_name: row.owner_name,
-            rights: row.rights,
-            expires_at,
-        })
-    }))
+    Ok(Some(rules::credential(row, expires_at, now_ms)))
+}
+
+fn vault_info(row: &Row<'_>) -> rusqlite::Result<VaultInfo> {
+    Ok(VaultInfo { vault: VaultId(row.get(0)?), name: row.get(1)?, sealed: row.get(2)?, label: row.get(3)? })
 }
 
 pub(crate) fn vaults(conn: &Connection) -> rusqlite::Result<Vec<VaultInfo>> {
     let mut statement =
-        conn.prepare_cached(&format!("SELECT {VAULT_COLUMNS} FROM vaults ORDER BY created_ms, name"))?;
+        conn.prepare_cached("SELECT id, name, sealed, label FROM vaults ORDER BY created_ms, name")?;
     let rows = statement.query_map([], vault_info)?;
     rows.collect()
 }

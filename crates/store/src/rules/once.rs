@@ -1,9 +1,9 @@
 //! Requests that came with an idempotency key: applied at most once, answered with the same bytes for ever after.
 
-use super::super::failure::Applied;
-use super::super::tx::Tx;
 use super::dispatch;
-use rusqlite::params;
+use super::failure::Applied;
+use super::tx::Tx;
+use super::value::values;
 use switchboard_core::write::{Outcome, Refusal, Render, Write};
 
 /// What a request is known by.
@@ -13,10 +13,10 @@ pub(super) struct Request<'a> {
     pub(super) digest: &'a [u8; 32],
 }
 
-pub(super) fn once(tx: &mut Tx<'_>, request: &Request<'_>, inner: &Write, render: &Render) -> Applied {
+pub(super) fn once(tx: &mut impl Tx, request: &Request<'_>, inner: &Write, render: &Render) -> Applied {
     let sql = "SELECT digest, body FROM idempotency WHERE scope = ? AND key = ?";
-    let known = tx.one(sql, params![request.scope, request.key], |row| {
-        Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, Vec<u8>>(1)?))
+    let known = tx.one(sql, values![request.scope, request.key], |row| {
+        Ok((row.get::<[u8; 32]>(0)?, row.get::<Vec<u8>>(1)?))
     })?;
     match known {
         Some((digest, _)) if digest != *request.digest => return Err(Refusal::IdReused.into()),
@@ -25,6 +25,6 @@ pub(super) fn once(tx: &mut Tx<'_>, request: &Request<'_>, inner: &Write, render
     }
     let body = render(&dispatch(tx, inner)?);
     let sql = "INSERT INTO idempotency (scope, key, digest, body, at_ms) VALUES (?, ?, ?, ?, ?)";
-    tx.run(sql, params![request.scope, request.key, request.digest, body, tx.at_ms])?;
+    tx.run(sql, values![request.scope, request.key, request.digest, body, tx.at_ms()])?;
     Ok(Outcome::Once { body, replayed: false })
 }

@@ -1,20 +1,20 @@
 //! Who is there: agents as instances announce them.
 
-use super::super::failure::{Applied, Stop};
-use super::super::tx::{Tx, found};
-use rusqlite::params;
+use super::failure::Failure;
+use super::failure::{Applied, Stop};
+use super::tx::{Tx, found};
+use super::value::{Row, values};
 use switchboard_core::ids::{InstanceNo, VaultId};
 use switchboard_core::limits::AGENTS_PER_INSTANCE_MAX;
 use switchboard_core::write::{Announce, Outcome, Presence, Refusal};
 
-pub(super) fn announce(tx: &mut Tx<'_>, announce: &Announce) -> Applied {
-    found(tx.state.vaults.get(&announce.vault))?;
-    tx.state.live(announce.instance).ok_or(Refusal::InstanceUnknown)?;
+pub(super) fn announce(tx: &mut impl Tx, announce: &Announce) -> Applied {
+    found(tx.state().vaults.get(&announce.vault))?;
+    tx.state().live(announce.instance).ok_or(Refusal::InstanceUnknown)?;
     let sql = "SELECT role, profile, state FROM agents WHERE vault = ? AND agent = ? AND instance = ?";
-    let key = params![announce.vault.0, announce.agent, announce.instance.0];
-    let known = tx.one(sql, key, |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get::<_, u8>(2)?))
-    })?;
+    let key = values![announce.vault.0, announce.agent, announce.instance.0];
+    let known = tx
+        .one(sql, key, |row| Ok((row.get::<String>(0)?, row.get::<Option<String>>(1)?, row.get::<u8>(2)?)))?;
     match known {
         None => first(tx, announce).map(|()| Outcome::Announced { changed: true }),
         Some((role, profile, state)) => {
@@ -27,9 +27,9 @@ pub(super) fn announce(tx: &mut Tx<'_>, announce: &Announce) -> Applied {
     }
 }
 
-fn first(tx: &mut Tx<'_>, announce: &Announce) -> Result<(), Stop> {
+fn first(tx: &mut impl Tx, announce: &Announce) -> Result<(), Stop> {
     let sql = "SELECT count(*) FROM agents WHERE vault = ? AND instance = ?";
-    let key = params![announce.vault.0, announce.instance.0];
+    let key = values![announce.vault.0, announce.instance.0];
     let known: u32 = tx.one(sql, key, |row| row.get(0))?.unwrap_or(0);
     if known >= AGENTS_PER_INSTANCE_MAX {
         return Err(Refusal::Full { what: "agents", limit: u64::from(AGENTS_PER_INSTANCE_MAX) }.into());
@@ -37,14 +37,14 @@ fn first(tx: &mut Tx<'_>, announce: &Announce) -> Result<(), Stop> {
     let sql = "INSERT INTO agents (vault, agent, instance, role, profile, state, seen_ms, version, node)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let version = tx.next_version();
-    let row = params![
+    let row = values![
         announce.vault.0,
         announce.agent,
         announce.instance.0,
         announce.role.as_deref().unwrap_or_default(),
         announce.profile,
         announce.state as u8,
-        tx.at_ms,
+        tx.at_ms(),
         version,
         announce.node.cast_signed()
     ];
@@ -54,14 +54,19 @@ fn first(tx: &mut Tx<'_>, announce: &Announce) -> Result<(), Stop> {
 }
 
 fn again(
-    tx: &mut Tx<'_>,
+    tx: &mut impl Tx,
     announce: &Announce,
     role: &str,
     profile: Option<&String>,
     same: bool,
 ) -> Result<(), Stop> {
-    let key =
-        params![tx.at_ms, announce.node.cast_signed(), announce.vault.0, announce.agent, announce.instance.0];
+    let key = values![
+        tx.at_ms(),
+        announce.node.cast_signed(),
+        announce.vault.0,
+        announce.agent,
+        announce.instance.0
+    ];
     tx.run("UPDATE agents SET seen_ms = ?, node = ? WHERE vault = ? AND agent = ? AND instance = ?", key)?;
     if same {
         // Only the stamp moved: followers need not hear of it, and the log would be full of it.
@@ -70,7 +75,7 @@ fn again(
     let version = tx.next_version();
     let sql = "UPDATE agents SET role = ?, profile = ?, state = ?, version = ?
                WHERE vault = ? AND agent = ? AND instance = ?";
-    let row = params![
+    let row = values![
         role,
         profile,
         announce.state as u8,
@@ -84,7 +89,7 @@ fn again(
     Ok(())
 }
 
-fn note(tx: &mut Tx<'_>, announce: &Announce) {
+fn note(tx: &mut impl Tx, announce: &Announce) {
     let state = match announce.state {
         Presence::Active => "active",
         Presence::Idle => "idle",
@@ -101,45 +106,50 @@ struct Held {
     node: u64,
 }
 
-fn held(row: &rusqlite::Row<'_>) -> rusqlite::Result<Held> {
+fn held(row: &dyn Row) -> Result<Held, Failure> {
     Ok(Held {
         vault: VaultId(row.get(0)?),
         agent: row.get(1)?,
         instance: InstanceNo(row.get(2)?),
-        node: row.get::<_, i64>(3)?.cast_unsigned(),
+        node: row.get::<i64>(3)?.cast_unsigned(),
     })
 }
 
-pub(super) fn close(tx: &mut Tx<'_>, instance: InstanceNo, node: u64, only: &[(VaultId, String)]) -> Applied {
+pub(super) fn close(
+    tx: &mut impl Tx,
+    instance: InstanceNo,
+    node: u64,
+    only: &[(VaultId, String)],
+) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE instance = ? AND state <> ?";
-    let held = tx.all(sql, params![instance.0, Presence::Closed as u8], held)?;
+    let held = tx.all(sql, values![instance.0, Presence::Closed as u8], held)?;
     let meant = |row: &Held| only.iter().any(|(vault, agent)| *vault == row.vault && *agent == row.agent);
     let gone: Vec<_> = held.into_iter().filter(|row| row.node == node && meant(row)).collect();
     close_all(tx, &gone)
 }
 
-pub(super) fn close_orphans(tx: &mut Tx<'_>, alive: &[u64]) -> Applied {
+pub(super) fn close_orphans(tx: &mut impl Tx, alive: &[u64]) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE state <> ?";
-    let held = tx.all(sql, [Presence::Closed as u8], held)?;
+    let held = tx.all(sql, values![Presence::Closed as u8], held)?;
     let gone: Vec<_> = held.into_iter().filter(|row| !alive.contains(&row.node)).collect();
     close_all(tx, &gone)
 }
 
 /// Closes every agent of an instance, whoever holds it.
-pub(super) fn close_instance(tx: &mut Tx<'_>, instance: InstanceNo) -> Applied {
+pub(super) fn close_instance(tx: &mut impl Tx, instance: InstanceNo) -> Applied {
     let sql = "SELECT vault, agent, instance, node FROM agents WHERE instance = ? AND state <> ?";
-    let gone = tx.all(sql, params![instance.0, Presence::Closed as u8], held)?;
+    let gone = tx.all(sql, values![instance.0, Presence::Closed as u8], held)?;
     close_all(tx, &gone)
 }
 
-fn close_all(tx: &mut Tx<'_>, gone: &[Held]) -> Applied {
+fn close_all(tx: &mut impl Tx, gone: &[Held]) -> Applied {
     for row in gone {
         let version = tx.next_version();
         let sql = "UPDATE agents SET state = ?, version = ?, seen_ms = ?
                    WHERE vault = ? AND agent = ? AND instance = ?";
         // It was there until now, so its name can be written to for another day.
         let state = Presence::Closed as u8;
-        let key = params![state, version, tx.at_ms, row.vault.0, row.agent, row.instance.0];
+        let key = values![state, version, tx.at_ms(), row.vault.0, row.agent, row.instance.0];
         tx.run(sql, key)?;
         tx.admit("presence.close", Some(row.instance), format!("{}/{}", row.vault, row.agent));
     }

@@ -1,10 +1,10 @@
 //! Handoff offers: redelivered until they are settled or over.
 
-use super::super::failure::Applied;
-use super::super::tx::{Tx, found};
 use super::bind::bind_in_vault;
+use super::failure::{Applied, Failure};
 use super::notice;
-use rusqlite::params;
+use super::tx::{Tx, found};
+use super::value::values;
 use switchboard_core::digest::{Digest, framed};
 use switchboard_core::ids::{InstanceNo, VaultId};
 use switchboard_core::time::{DAY_MS, WallMs};
@@ -39,23 +39,23 @@ impl Offer<'_> {
     }
 }
 
-pub(super) fn offer(tx: &mut Tx<'_>, offer: &Offer<'_>) -> Applied {
+pub(super) fn offer(tx: &mut impl Tx, offer: &Offer<'_>) -> Applied {
     let (from, from_agent) = (offer.from.0, &offer.from.1);
     let digest = offer.digest();
     let sql = "SELECT digest, to_instance FROM handoffs WHERE from_instance = ? AND handoff_id = ?";
-    let known = tx.one(sql, params![from.0, offer.handoff_id], |row| {
-        Ok((row.get::<_, [u8; 32]>(0)?, InstanceNo(row.get(1)?)))
+    let known = tx.one(sql, values![from.0, offer.handoff_id], |row| {
+        Ok((row.get::<[u8; 32]>(0)?, InstanceNo(row.get(1)?)))
     })?;
     match known {
         Some((known, to)) if known == digest => return Ok(Outcome::Handoff { ring: to }),
         Some(_) => return Err(Refusal::IdReused.into()),
         None => {}
     }
-    tx.state.live(from).ok_or(Refusal::NotYours)?;
-    found(tx.state.vaults.get(&offer.vault))?;
+    tx.state().live(from).ok_or(Refusal::NotYours)?;
+    found(tx.state().vaults.get(&offer.vault))?;
     let Recipient::Agent { agent, instance } = offer.to else { return Err(Refusal::RecipientUnknown.into()) };
     let to = bind_in_vault(tx, offer.vault, agent, instance.as_deref(), from)?;
-    if offer.deadline_ms <= tx.at_ms {
+    if offer.deadline_ms <= tx.at_ms() {
         return Err(Refusal::DeadlinePast.into());
     }
     let notice = notice::frame(tx, (to, agent), offer.frame, false, offer.deadline_ms)?;
@@ -63,7 +63,7 @@ pub(super) fn offer(tx: &mut Tx<'_>, offer: &Offer<'_>) -> Applied {
                                      deadline_ms, state, notice)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let row =
-        params![from.0, offer.handoff_id, from_agent, to.0, agent, digest, offer.deadline_ms, OPEN, notice];
+        values![from.0, offer.handoff_id, from_agent, to.0, agent, digest, offer.deadline_ms, OPEN, notice];
     tx.run(sql, row)?;
     tx.admit("handoff.offer", Some(from), offer.handoff_id);
     Ok(Outcome::Handoff { ring: to })
@@ -78,13 +78,13 @@ struct Known {
 }
 
 pub(super) fn settle(
-    tx: &mut Tx<'_>,
+    tx: &mut impl Tx,
     handoff_id: &str,
     by: &(InstanceNo, String),
     accept: bool,
     frame: &str,
 ) -> Applied {
-    tx.state.live(by.0).ok_or(Refusal::NotYours)?;
+    tx.state().live(by.0).ok_or(Refusal::NotYours)?;
     let known = offers_to(tx, handoff_id, by.0)?;
     let mine: Vec<_> = known.iter().filter(|offer| offer.to_agent == by.1).collect();
     let Some(offer) = mine.iter().find(|offer| offer.is_open) else {
@@ -97,9 +97,9 @@ pub(super) fn settle(
     };
     let state = if accept { TAKEN } else { TURNED_DOWN };
     let sql = "UPDATE handoffs SET state = ? WHERE from_instance = ? AND handoff_id = ?";
-    tx.run(sql, params![state, offer.from_instance.0, handoff_id])?;
-    tx.run("DELETE FROM notices WHERE id = ?", [offer.notice])?;
-    let until = tx.at_ms.saturating_add(SETTLEMENT_MS);
+    tx.run(sql, values![state, offer.from_instance.0, handoff_id])?;
+    tx.run("DELETE FROM notices WHERE id = ?", values![offer.notice])?;
+    let until = tx.at_ms().saturating_add(SETTLEMENT_MS);
     notice::frame(tx, (offer.from_instance, &offer.from_agent), frame, true, until)?;
     let verdict = if accept { "accepted" } else { "rejected" };
     tx.admit("handoff.settle", Some(by.0), format!("{handoff_id} {verdict}"));
@@ -107,11 +107,11 @@ pub(super) fn settle(
 }
 
 // Two offerers may have chosen the same id: the oldest open one is meant.
-fn offers_to(tx: &Tx<'_>, handoff_id: &str, to: InstanceNo) -> rusqlite::Result<Vec<Known>> {
+fn offers_to(tx: &mut impl Tx, handoff_id: &str, to: InstanceNo) -> Result<Vec<Known>, Failure> {
     let sql =
         "SELECT from_instance, from_agent, to_agent, state = ? AND deadline_ms > ?, notice FROM handoffs
                WHERE to_instance = ? AND handoff_id = ? ORDER BY notice";
-    tx.all(sql, params![OPEN, tx.at_ms, to.0, handoff_id], |row| {
+    tx.all(sql, values![OPEN, tx.at_ms(), to.0, handoff_id], |row| {
         Ok(Known {
             from_instance: InstanceNo(row.get(0)?),
             from_agent: row.get(1)?,

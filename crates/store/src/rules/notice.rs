@@ -1,15 +1,15 @@
 //! What waits for an instance outside any stream.
 
-use super::super::failure::{Applied, Failure};
-use super::super::tx::Tx;
-use rusqlite::params;
+use super::failure::{Applied, Failure};
+use super::tx::Tx;
+use super::value::values;
 use switchboard_core::ids::{EventId, InstanceNo};
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Outcome, Receipt};
 
 /// Queues a frame for an agent; `once`: it goes when it was sent. Returns its number.
 pub(super) fn frame(
-    tx: &mut Tx<'_>,
+    tx: &mut impl Tx,
     to: (InstanceNo, &str),
     frame: &str,
     once: bool,
@@ -18,30 +18,30 @@ pub(super) fn frame(
     let id = tx.next_notice()?;
     let sql = "INSERT INTO notices (id, instance, agent, frame, once, at_ms, expires_at_ms)
                VALUES (?, ?, ?, ?, ?, ?, ?)";
-    tx.run(sql, params![id, to.0.0, to.1, frame, once, tx.at_ms, expires_at_ms])?;
+    tx.run(sql, values![id, to.0.0, to.1, frame, once, tx.at_ms(), expires_at_ms])?;
     Ok(id)
 }
 
 /// A message as a receipt sees it.
-#[derive(Debug)]
-pub(super) struct Receipted {
-    pub(super) from_instance: InstanceNo,
-    pub(super) from_agent: String,
-    pub(super) client_id: String,
-    pub(super) expires_at_ms: WallMs,
+#[derive(Debug, Clone)]
+pub(crate) struct Receipted {
+    pub(crate) from_instance: InstanceNo,
+    pub(crate) from_agent: String,
+    pub(crate) client_id: String,
+    pub(crate) expires_at_ms: WallMs,
 }
 
 /// Tells the sender of a message how far a receiver got. There is one notice per message and receiver; it moves to a new
 /// number when it changes, for the old one may be on its way to a socket already and about to be marked as sent.
-pub(super) fn status(tx: &mut Tx<'_>, receipt: &Receipt, of: &Receipted) -> Result<(), Failure> {
+pub(crate) fn status(tx: &mut impl Tx, receipt: &Receipt, of: &Receipted) -> Result<(), Failure> {
     let sql = "DELETE FROM notices WHERE event = ? AND by_instance = ? AND by_agent = ?";
-    tx.run(sql, params![receipt.event.row(), receipt.instance.0, receipt.agent])?;
+    tx.run(sql, values![receipt.event.row(), receipt.instance.0, receipt.agent])?;
     let id = tx.next_notice()?;
     let sql =
         "INSERT INTO notices (id, instance, agent, event, client_id, by_instance, by_agent, state, once,
                                     at_ms, expires_at_ms)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)";
-    let row = params![
+    let row = values![
         id,
         of.from_instance.0,
         of.from_agent,
@@ -50,7 +50,7 @@ pub(super) fn status(tx: &mut Tx<'_>, receipt: &Receipt, of: &Receipted) -> Resu
         receipt.instance.0,
         receipt.agent,
         receipt.state as u8,
-        tx.at_ms,
+        tx.at_ms(),
         of.expires_at_ms
     ];
     tx.run(sql, row)?;
@@ -58,15 +58,15 @@ pub(super) fn status(tx: &mut Tx<'_>, receipt: &Receipt, of: &Receipted) -> Resu
 }
 
 /// Forgets the notices of a message that retention removed.
-pub(super) fn forget(tx: &mut Tx<'_>, event: EventId) -> Result<(), Failure> {
-    tx.run("DELETE FROM notices WHERE event = ?", [event.row()])?;
+pub(crate) fn forget(tx: &mut impl Tx, event: EventId) -> Result<(), Failure> {
+    tx.later("DELETE FROM notices WHERE event = ?", values![event.row()])?;
     Ok(())
 }
 
 /// Notices that were written to a socket; frames that are to come again stay.
-pub(super) fn sent(tx: &mut Tx<'_>, notices: &[i64]) -> Applied {
+pub(super) fn sent(tx: &mut impl Tx, notices: &[i64]) -> Applied {
     for notice in notices {
-        tx.run("DELETE FROM notices WHERE id = ? AND once = 1", [notice])?;
+        tx.run("DELETE FROM notices WHERE id = ? AND once = 1", values![notice])?;
     }
     Ok(Outcome::Done)
 }

@@ -1,47 +1,44 @@
 //! Vaults and the repositories bound to them.
 
-use super::super::failure::{Applied, Stop};
-use super::super::state::Vault;
-use super::super::tx::{Tx, found};
-use rusqlite::{Row, params};
+use super::failure::{Applied, Failure, Stop};
+use super::tx::{Tx, found};
+use super::value::{Row, values};
+use crate::sqlite::state::Vault;
 use switchboard_core::ids::VaultId;
 use switchboard_core::limits::VAULTS_MAX;
 use switchboard_core::write::{Outcome, Refusal, VaultInfo};
 
-/// Columns [`info`] reads.
-pub(crate) const COLUMNS: &str = "id, name, sealed, label";
-
 /// A vault's row.
-pub(crate) fn info(row: &Row<'_>) -> rusqlite::Result<VaultInfo> {
+pub(crate) fn info(row: &dyn Row) -> Result<VaultInfo, Failure> {
     Ok(VaultInfo { vault: VaultId(row.get(0)?), name: row.get(1)?, sealed: row.get(2)?, label: row.get(3)? })
 }
 
-pub(super) fn create(tx: &mut Tx<'_>, vault: VaultId, name: &str, sealed: bool) -> Applied {
+pub(super) fn create(tx: &mut impl Tx, vault: VaultId, name: &str, sealed: bool) -> Applied {
     may_create(tx, vault, name)?;
     insert(tx, VaultInfo { vault, name: name.to_owned(), sealed, label: None })
 }
 
-fn may_create(tx: &Tx<'_>, vault: VaultId, name: &str) -> Result<(), Stop> {
-    if tx.state.vaults.len() >= VAULTS_MAX {
+fn may_create(tx: &mut impl Tx, vault: VaultId, name: &str) -> Result<(), Stop> {
+    if tx.state().vaults.len() >= VAULTS_MAX {
         return Err(Refusal::Full { what: "vaults", limit: VAULTS_MAX as u64 }.into());
     }
-    let taken = tx.one("SELECT 1 FROM vaults WHERE name = ?", [name], |_| Ok(()))?.is_some();
-    if taken || tx.state.vaults.contains_key(&vault) {
+    let taken = tx.one("SELECT 1 FROM vaults WHERE name = ?", values![name], |_| Ok(()))?.is_some();
+    if taken || tx.state().vaults.contains_key(&vault) {
         return Err(Refusal::NameTaken.into());
     }
     Ok(())
 }
 
-fn insert(tx: &mut Tx<'_>, info: VaultInfo) -> Applied {
+fn insert(tx: &mut impl Tx, info: VaultInfo) -> Applied {
     let sql = "INSERT INTO vaults (id, name, sealed, label, tasks, created_ms) VALUES (?, ?, ?, ?, 0, ?)";
-    tx.run(sql, params![info.vault.0, info.name, info.sealed, info.label, tx.at_ms])?;
-    tx.state.vaults.insert(info.vault, Vault::default());
+    tx.run(sql, values![info.vault.0, info.name, info.sealed, info.label, tx.at_ms()])?;
+    tx.state_mut().vaults.insert(info.vault, Vault::default());
     tx.admit("vault.create", None, info.vault.to_string());
     Ok(Outcome::Vault(info))
 }
 
 pub(super) fn resolve(
-    tx: &mut Tx<'_>,
+    tx: &mut impl Tx,
     identity: &str,
     bind: Option<&str>,
     fresh: &(VaultId, String),
@@ -49,7 +46,7 @@ pub(super) fn resolve(
 ) -> Applied {
     let sql = "SELECT v.id, v.name, v.sealed, v.label FROM vault_bindings b JOIN vaults v ON v.id = b.vault
                WHERE b.identity = ?";
-    if let Some(known) = tx.one(sql, [identity], info)? {
+    if let Some(known) = tx.one(sql, values![identity], info)? {
         return Ok(Outcome::Vault(known));
     }
     let bound = match bind {
@@ -57,12 +54,12 @@ pub(super) fn resolve(
         None => make(tx, fresh, label)?,
     };
     let sql = "INSERT INTO vault_bindings (identity, vault, created_ms) VALUES (?, ?, ?)";
-    tx.run(sql, params![identity, bound.vault.0, tx.at_ms])?;
+    tx.run(sql, values![identity, bound.vault.0, tx.at_ms()])?;
     tx.admit("vault.resolve", None, bound.vault.to_string());
     Ok(Outcome::Vault(bound))
 }
 
-fn make(tx: &mut Tx<'_>, fresh: &(VaultId, String), label: Option<&str>) -> Result<VaultInfo, Stop> {
+fn make(tx: &mut impl Tx, fresh: &(VaultId, String), label: Option<&str>) -> Result<VaultInfo, Stop> {
     may_create(tx, fresh.0, &fresh.1)?;
     let info =
         VaultInfo { vault: fresh.0, name: fresh.1.clone(), sealed: false, label: label.map(str::to_owned) };
@@ -71,11 +68,11 @@ fn make(tx: &mut Tx<'_>, fresh: &(VaultId, String), label: Option<&str>) -> Resu
 }
 
 // The named vault; a label is taken over when it has none.
-fn by_name(tx: &mut Tx<'_>, name: &str, label: Option<&str>) -> Result<VaultInfo, Stop> {
+fn by_name(tx: &mut impl Tx, name: &str, label: Option<&str>) -> Result<VaultInfo, Stop> {
     let sql = "SELECT id, name, sealed, label FROM vaults WHERE name = ?";
-    let mut known = found(tx.one(sql, [name], info)?)?;
+    let mut known = found(tx.one(sql, values![name], info)?)?;
     if let (None, Some(label)) = (&known.label, label) {
-        tx.run("UPDATE vaults SET label = ? WHERE id = ?", params![label, known.vault.0])?;
+        tx.run("UPDATE vaults SET label = ? WHERE id = ?", values![label, known.vault.0])?;
         known.label = Some(label.to_owned());
     }
     Ok(known)

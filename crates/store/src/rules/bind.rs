@@ -1,17 +1,17 @@
 //! Binding a recipient to one instance (contract section 4): decided inside the transaction, never again afterwards.
 
-use super::super::failure::Stop;
-use super::super::tx::Tx;
 use super::append::{Place, Replied};
-use rusqlite::params;
+use super::failure::Stop;
+use super::tx::Tx;
+use super::value::values;
 use switchboard_core::event::Addressee;
 use switchboard_core::ids::{InstanceNo, VaultId};
 use switchboard_core::limits::ANNOUNCED_MS;
 use switchboard_core::write::{Append, Recipient, Refusal};
 
 /// Whom the event is for; `None` is everybody on the stream.
-pub(super) fn bind(
-    tx: &Tx<'_>,
+pub(crate) fn bind(
+    tx: &mut impl Tx,
     append: &Append,
     place: Place<'_>,
     replied: Option<&Replied>,
@@ -27,7 +27,7 @@ pub(super) fn bind(
     let bound = match (instance, replied.and_then(|replied| counterpart(replied, sender))) {
         (Some(id), _) => named(tx, id)?,
         (None, Some(instance)) => {
-            tx.state.live(instance).ok_or(Refusal::RecipientUnknown)?;
+            tx.state().live(instance).ok_or(Refusal::RecipientUnknown)?;
             instance
         }
         (None, None) => announced(tx, vault, agent, sender)?,
@@ -37,7 +37,7 @@ pub(super) fn bind(
 
 /// Whom an offer in a vault is for.
 pub(super) fn bind_in_vault(
-    tx: &Tx<'_>,
+    tx: &mut impl Tx,
     vault: VaultId,
     agent: &str,
     instance: Option<&str>,
@@ -49,21 +49,25 @@ pub(super) fn bind_in_vault(
     }
 }
 
-fn named(tx: &Tx<'_>, id: &str) -> Result<InstanceNo, Stop> {
-    let number = tx.state.instance_numbers.get(id).copied();
-    number.filter(|number| tx.state.live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
+fn named(tx: &mut impl Tx, id: &str) -> Result<InstanceNo, Stop> {
+    let number = tx.state().instance_numbers.get(id).copied();
+    number.filter(|number| tx.state().live(*number).is_some()).ok_or(Refusal::InstanceUnknown.into())
 }
 
 // What replies to a direct message and names nobody is not for everybody, who cannot see the message it replies to: it is
 // for the other end.
-fn confidant(tx: &Tx<'_>, append: &Append, replied: Option<&Replied>) -> Result<Option<Addressee>, Stop> {
+fn confidant(
+    tx: &mut impl Tx,
+    append: &Append,
+    replied: Option<&Replied>,
+) -> Result<Option<Addressee>, Stop> {
     let Some((replied, to)) = replied.and_then(|replied| Some((replied, replied.to.clone()?))) else {
         return Ok(None);
     };
     let own = replied.from_instance == append.from_instance && replied.from_agent == append.from_agent;
     let from = || Addressee { instance: replied.from_instance, agent: replied.from_agent.clone() };
     let other = if own { to } else { from() };
-    tx.state.live(other.instance).ok_or(Refusal::RecipientUnknown)?;
+    tx.state().live(other.instance).ok_or(Refusal::RecipientUnknown)?;
     Ok(Some(other))
 }
 
@@ -77,12 +81,10 @@ fn counterpart(replied: &Replied, sender: InstanceNo) -> Option<InstanceNo> {
 }
 
 // The single other instance that announced the agent lately; if no other did, the sender's own.
-fn announced(tx: &Tx<'_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
-    // One that is there counts however long ago it said so.
-    let sql = "SELECT instance FROM agents WHERE vault = ? AND agent = ? AND (seen_ms >= ? OR state <> 3)";
-    let since = tx.at_ms.saturating_sub(ANNOUNCED_MS);
-    let candidates = tx.all(sql, params![vault.0, agent, since], |row| row.get(0).map(InstanceNo))?;
-    let live = candidates.into_iter().filter(|candidate| tx.state.live(*candidate).is_some());
+fn announced(tx: &mut impl Tx, vault: VaultId, agent: &str, sender: InstanceNo) -> Result<InstanceNo, Stop> {
+    let since = tx.at_ms().saturating_sub(ANNOUNCED_MS);
+    let candidates = tx.announcers(vault, agent, since)?;
+    let live = candidates.into_iter().filter(|candidate| tx.state().live(*candidate).is_some());
     let (own, others): (Vec<_>, Vec<_>) = live.partition(|candidate| *candidate == sender);
     match (others.as_slice(), own.first()) {
         ([other], _) => Ok(*other),
@@ -95,14 +97,14 @@ fn announced(tx: &Tx<'_>, vault: VaultId, agent: &str, sender: InstanceNo) -> Re
 // Participants of a swarm know each other by handle only, and nobody announces itself there: one can answer somebody who
 // spoke, under the handle it spoke with.
 fn bind_in_swarm(
-    tx: &Tx<'_>,
+    tx: &mut impl Tx,
     swarm: &str,
     handle: &str,
     replied: Option<&Replied>,
 ) -> Result<Addressee, Stop> {
     let replied = replied.ok_or(Refusal::RecipientUnknown)?;
-    let sender = tx.state.live(replied.from_instance).ok_or(Refusal::RecipientUnknown)?;
+    let sender = tx.state().live(replied.from_instance).ok_or(Refusal::RecipientUnknown)?;
     let sql = "SELECT 1 FROM memberships WHERE swarm = ? AND person = ? AND handle = ?";
-    tx.one(sql, params![swarm, sender.owner.0, handle], |_| Ok(()))?.ok_or(Refusal::RecipientUnknown)?;
+    tx.one(sql, values![swarm, sender.owner.0, handle], |_| Ok(()))?.ok_or(Refusal::RecipientUnknown)?;
     Ok(Addressee { instance: replied.from_instance, agent: replied.from_agent.clone() })
 }

@@ -10,6 +10,18 @@ pub(crate) enum Failure {
     /// SQLite said no.
     #[error("{0}")]
     Sql(#[from] rusqlite::Error),
+    /// PostgreSQL said no.
+    #[cfg(feature = "postgres")]
+    #[error("{}", crate::postgres::failure::told(.0))]
+    Postgres(#[from] tokio_postgres::Error),
+    /// Another node was first: nothing is there, and trying again may succeed.
+    #[cfg(feature = "postgres")]
+    #[error("another node changed the same rows")]
+    Conflict,
+    /// The connection was lost before anything was committed.
+    #[cfg(feature = "postgres")]
+    #[error("{0}")]
+    Lost(String),
     /// Rows contradict each other.
     #[error("{0}")]
     Inconsistent(String),
@@ -26,6 +38,10 @@ impl Failure {
                 error.sqlite_error_code(),
                 None | Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig)
             ),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(error) => crate::postgres::failure::is_environment(error),
+            #[cfg(feature = "postgres")]
+            Self::Conflict | Self::Lost(_) => true,
             Self::Inconsistent(_) | Self::Panic => false,
         }
     }
@@ -34,6 +50,12 @@ impl Failure {
     pub(crate) fn answer(&self) -> StoreError {
         match self {
             Self::Sql(error) => read_error(error),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(error) => crate::postgres::failure::answer(error),
+            #[cfg(feature = "postgres")]
+            Self::Conflict => StoreError::Overloaded,
+            #[cfg(feature = "postgres")]
+            Self::Lost(_) => StoreError::Backend(self.to_string().into()),
             Self::Inconsistent(what) => StoreError::Inconsistent(what.as_str().into()),
             Self::Panic => StoreError::Backend(self.to_string().into()),
         }

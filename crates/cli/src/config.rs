@@ -87,13 +87,25 @@ pub(crate) fn wrong(message: String) -> Failure {
 
 /// The configuration with its secrets hidden, for showing.
 pub fn shown(mut config: Config) -> Config {
-    if let Some((scheme, rest)) = config.store.url.split_once("://")
-        && let Some((credentials, place)) = rest.rsplit_once('@')
-        && let Some((user, _)) = credentials.split_once(':')
-    {
-        config.store.url = format!("{scheme}://{user}:…@{place}");
-    }
+    config.store.url = without_password(&config.store.url);
+    // A NATS token stands where a user stands elsewhere.
+    let servers = config.doorbell.url.split(',').map(|server| match server.split_once("://") {
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
+            Some((_, place)) => format!("{scheme}://…@{place}"),
+            None => server.to_owned(),
+        },
+        None => server.to_owned(),
+    });
+    config.doorbell.url = servers.collect::<Vec<_>>().join(",");
     config
+}
+
+fn without_password(url: &str) -> String {
+    let parts = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+    match parts.and_then(|(scheme, (by, place))| Some((scheme, by.split_once(':')?.0, place))) {
+        Some((scheme, user, place)) => format!("{scheme}://{user}:…@{place}"),
+        None => url.to_owned(),
+    }
 }
 
 /// A commented file with every key and its default.
@@ -190,20 +202,6 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
-        let shown_url = |url: &str| {
-            let config = with("", &[("SWITCHBOARD_STORE_URL", url)]).unwrap();
-            assert_eq!(config.store.url, url);
-            shown(config).store.url
-        };
-        let url = "postgres://ann:ge%40heim@localhost:6000/hub?schema=bus";
-        assert_eq!(shown_url(url), "postgres://ann:…@localhost:6000/hub?schema=bus");
-        assert_eq!(shown_url("postgres://ann@localhost/hub"), "postgres://ann@localhost/hub");
-        let wrong = with("", &[("SWITCHBOARD_STORE_URL", "postgres://ann:geheim@/x?schema=A")]).unwrap_err();
-        assert!(wrong.message.contains("store.url") && !wrong.message.contains("geheim"), "{wrong}");
-    }
-
-    #[test]
     fn traces_are_checked_and_their_headers_are_not_shown() {
         let config = with("[otel]\nheaders = [\"x-api-key: CANARY\"]\n", &[]).unwrap();
         assert_eq!(otel_headers(&config.otel).unwrap(), [("x-api-key".into(), "CANARY".into())]);
@@ -219,6 +217,28 @@ mod tests {
         let config = with("", &variables).unwrap();
         assert!((config.otel.sample_ratio - 0.25).abs() < f64::EPSILON);
         assert_eq!(otel_headers(&config.otel).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let shown_url = |url: &str| {
+            let config = with("", &[("SWITCHBOARD_STORE_URL", url)]).unwrap();
+            assert_eq!(config.store.url, url);
+            shown(config).store.url
+        };
+        let url = "postgres://ann:ge%40heim@localhost:6000/hub?schema=bus";
+        assert_eq!(shown_url(url), "postgres://ann:…@localhost:6000/hub?schema=bus");
+        assert_eq!(shown_url("postgres://ann@localhost/hub"), "postgres://ann@localhost/hub");
+        let bell = |url: &str| {
+            let store = ("SWITCHBOARD_STORE_URL", "postgres://ann@localhost/hub");
+            with("", &[store, ("SWITCHBOARD_DOORBELL_URL", url)])
+        };
+        let config = shown(bell("nats://geheim@a:4222,tls://u:geheim@b").unwrap());
+        assert_eq!(config.doorbell.url, "nats://…@a:4222,tls://…@b");
+        let wrong = bell("nats://u:geheim@a/path").unwrap_err();
+        assert!(wrong.message.contains("doorbell.url") && !wrong.message.contains("geheim"), "{wrong}");
+        let wrong = with("", &[("SWITCHBOARD_STORE_URL", "postgres://ann:geheim@/x?schema=A")]).unwrap_err();
+        assert!(wrong.message.contains("store.url") && !wrong.message.contains("geheim"), "{wrong}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use switchboard_client::Secret;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::limits::DISK_RESERVE_BYTES;
+use switchboard_core::port::doorbell::Doorbell;
 use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
@@ -171,7 +172,7 @@ impl Embedded {
         }
         let ports = Ports {
             store: Arc::clone(&store),
-            doorbell: Arc::new(LocalDoorbell::new()),
+            doorbell: doorbell(config, backend)?,
             clock: clock.clone(),
             entropy: Arc::new(SystemEntropy),
         };
@@ -224,6 +225,48 @@ impl Embedded {
             Err(_) => tracing::warn!("the hub did not stop in time; what was acknowledged is on disk"),
         }
     }
+}
+
+/// Who wakes readers here and, where there are others, there.
+fn doorbell(config: &Config, backend: &str) -> Result<Arc<dyn Doorbell>, Failure> {
+    match (config.doorbell.url.as_str(), backend) {
+        ("auto" | "local", "sqlite") => Ok(Arc::new(LocalDoorbell::new())),
+        ("local", _) => Ok(Arc::new(LocalDoorbell::among_others())),
+        #[cfg(feature = "postgres")]
+        ("auto" | "postgres", _) => {
+            let address = switchboard_store::postgres::Address::parse(&config.store.url);
+            let address = address.map_err(|error| doorbell_failure(&error))?;
+            Ok(Arc::new(switchboard_store::doorbell::postgres::PostgresDoorbell::new(
+                address,
+                Arc::new(SystemEntropy),
+            )))
+        }
+        #[cfg(feature = "nats")]
+        (url, _) => nats(config, url).map_err(|error| doorbell_failure(&error)),
+        #[cfg(not(feature = "nats"))]
+        _ => Err(doorbell_failure(&"this program was built without it")),
+    }
+}
+
+#[cfg(feature = "nats")]
+fn nats(
+    config: &Config,
+    url: &str,
+) -> Result<Arc<dyn Doorbell>, switchboard_store::doorbell::nats::OpenError> {
+    use switchboard_store::doorbell::nats::{Address, NatsDoorbell};
+    let mut address = Address::parse(url)?;
+    if let Some(file) = &config.doorbell.credentials_file {
+        address = address.credentials_file(file.into())?;
+    }
+    if let Some(file) = &config.doorbell.ca_file {
+        address = address.authority_file(file.into())?;
+    }
+    Ok(Arc::new(NatsDoorbell::new(address, Arc::new(SystemEntropy))))
+}
+
+fn doorbell_failure(error: &impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, "SB0206", format!("The doorbell cannot be used: {error}."))
+        .next("correct [doorbell] in the configuration")
 }
 
 // Nodes that share a store go by its clock: deadlines then mean the same on each, however wrong its machine's clock is.

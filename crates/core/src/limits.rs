@@ -92,3 +92,14 @@ pub const SWEEP_ROWS_MAX: usize = 500;
 pub const DISK_RESERVE_BYTES: u64 = 16 << 20;
 /// Log commits between two signed checkpoints.
 pub const CHECKPOINT_COMMITS: u64 = 1000;
+
+/// Between two beats of a node that shares its store.
+pub const NODE_BEAT_MS: WallMs = 4 * SECOND_MS;
+/// A node that has not beaten for so long is dead: its agents close.
+pub const NODE_DEAD_MS: WallMs = 18 * SECOND_MS;
+/// How long a lease of a node lasts unless it is kept.
+pub const NODE_LEASE_MS: WallMs = 14 * SECOND_MS;
+/// How often a node looks at what others did, about, while all of them can ring.
+pub const NODE_LOOK_MS: WallMs = 22 * SECOND_MS;
+/// How often it looks while one of them cannot.
+pub const NODE_LOOK_UNRUNG_MS: WallMs = SECOND_MS;

@@ -205,10 +205,29 @@ pub enum Write {
         /// The agents with their vaults; others of the instance stay as they are.
         only: Vec<(VaultId, String)>,
     },
-    /// Agents held by nodes other than `alive` are closed. → [`Outcome::Closed`].
+    /// Agents held by nodes other than `alive` and those that have beaten lately ([`crate::port::store::Store::beat`]) are closed,
+    /// and dead nodes forgotten. → [`Outcome::Closed`].
     CloseOrphans {
         /// Nodes that live.
         alive: Vec<u64>,
+    },
+    /// Takes a lease that is free or over by the store's clock, or keeps one's own. → [`Outcome::Lease`] or [`Refusal::Leased`].
+    TakeLease {
+        /// Which.
+        name: &'static str,
+        /// The node that takes it.
+        holder: u64,
+        /// For how long from now on; 0 gives it up.
+        for_ms: WallMs,
+    },
+    /// `inner`, if nobody has taken the lease since it was taken with this fence. → what `inner` gives, or [`Refusal::Fenced`].
+    Fenced {
+        /// The lease.
+        name: &'static str,
+        /// Its fence.
+        fence: u64,
+        /// The change.
+        inner: Box<Write>,
     },
     /// Notices were written to a socket of their instance and need not come again. → [`Outcome::Done`].
     NoticesSent {
@@ -430,7 +449,8 @@ impl Write {
             Self::ExpireQuestions { .. } => "question.expire",
             Self::Sweep { .. } => "retention.sweep",
             Self::AdvanceInbox { .. } => "inbox.advance",
-            Self::Once { inner, .. } => inner.verb(),
+            Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.verb(),
+            Self::TakeLease { .. } => "node.lease",
             Self::Probe => "store.probe",
             Self::Checkpoint(_) => "log.checkpoint",
             Self::Log(_) => "log.note",
@@ -444,7 +464,7 @@ impl Write {
         64 + match self {
             Self::Append(append) => append.data.len() + append.from_agent.len(),
             Self::HandoffOffer { frame, .. } | Self::HandoffSettle { frame, .. } => frame.len(),
-            Self::Once { inner, .. } => inner.size(),
+            Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.size(),
             Self::Log(entries) => entries.len() * 512,
             _ => 0,
         }
@@ -552,6 +572,11 @@ pub enum Outcome {
         /// Whether `inner` was applied earlier.
         replayed: bool,
     },
+    /// The lease is the caller's.
+    Lease {
+        /// Higher than that of every holder before.
+        fence: u64,
+    },
     /// It is done.
     Done,
     /// Nothing changed.
@@ -618,4 +643,8 @@ pub enum Refusal {
     },
     /// The handoff is settled or past its deadline.
     HandoffClosed,
+    /// Another node holds the lease.
+    Leased,
+    /// Another node has taken the lease since.
+    Fenced,
 }

@@ -1,6 +1,7 @@
 //! The hub: what all rooms of the engine share, and how it starts and stops.
 
 use crate::credentials::Credentials;
+use crate::nodes::Nodes;
 use crate::presence;
 use crate::refusals::Refusals;
 use crate::settings::Settings;
@@ -100,6 +101,7 @@ pub struct Hub {
     /// Whether every live credential is its owner's.
     personal: AtomicBool,
     reading: tokio::sync::Mutex<()>,
+    pub(crate) nodes: Nodes,
     /// Names this run of this process: the agents of a dead one are closed.
     pub node: u64,
     stop: CancellationToken,
@@ -135,6 +137,7 @@ impl Hub {
             swarms: RwLock::default(),
             personal: AtomicBool::default(),
             reading: tokio::sync::Mutex::default(),
+            nodes: Nodes::default(),
             node: u64::from_be_bytes(random::bytes(&*ports.entropy)) >> 1,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -143,14 +146,20 @@ impl Hub {
             installation,
         });
         // Listening comes before reading: what is committed in between is then known twice, never not at all.
-        hub.store().listen(Arc::new(Ears { streams, stop: hub.stop.clone() }));
+        let ears = Ears { streams, doorbell: hub.ports.doorbell.clone(), stop: hub.stop.clone() };
+        hub.store().listen(Arc::new(ears));
         let weak = Arc::downgrade(&hub);
         hub.ports.doorbell.listen(Arc::new(move |topic| {
             if let Some(hub) = weak.upgrade() {
                 hub.rung(topic);
             }
         }));
+        hub.ports.doorbell.join(&hub.installation.org_id);
+        hub.nodes.begin(hub.store().position().await?).await;
         hub.read_directory().await?;
+        if hub.store().is_shared() {
+            hub.beat().await?; // before any of its agents is there
+        }
         crate::timers::start(&hub);
         Ok(hub)
     }
@@ -212,10 +221,18 @@ impl Hub {
 
     fn rung(&self, topic: Topic) {
         match topic {
-            Topic::Stream(id) => self.streams.wonder(id),
-            Topic::Vault(vault) => self.presence.ring(vault),
-            Topic::Credentials => self.credentials.forget(),
-            Topic::Instance(_) | Topic::Swarms => {}
+            Topic::Stream(id, head) => self.streams.rang(id, head),
+            Topic::Vault(vault) => {
+                self.presence.ring(vault);
+                if self.vault(vault).is_none() {
+                    self.nodes.ring();
+                }
+            }
+            Topic::Credentials | Topic::Swarms | Topic::Everything => {
+                self.credentials.forget();
+                self.nodes.ring();
+            }
+            Topic::Instance(_) => {}
         }
         crate::session::ring(self, topic);
     }
@@ -257,6 +274,7 @@ impl Hub {
         self.tasks.close();
         self.tasks.wait().await;
         self.flush_refusals().await;
+        self.give_up_lease().await;
         self.store().close().await
     }
 
@@ -372,16 +390,18 @@ impl Hub {
     }
 }
 
-/// Hears of commits. What this node knows of streams is void once the store has begun another epoch by itself: the hub ends, and
-/// reads everything anew when it is started again.
+/// Hears of this node's commits, and passes them on. What it knows of streams is void once the store has begun another epoch by
+/// itself: the hub ends, and reads everything anew when it is started again.
 struct Ears {
     streams: Arc<Streams>,
+    doorbell: Arc<dyn Doorbell>,
     stop: CancellationToken,
 }
 
 impl CommitListener for Ears {
     fn committed(&self, events: &[Arc<StoredEvent>]) {
         self.streams.committed(events);
+        self.doorbell.committed(events);
     }
 
     fn epoch_began(&self, epoch: &str) {

@@ -81,6 +81,7 @@ pub async fn attend(hub: &Hub, owner: &Owner<'_>, role: Option<&str>) -> Result<
         node: hub.node,
     };
     let mut writes = vec![Write::Announce(announce)];
+    hub.catch_up().await.map_err(failed)?;
     let positions = positions(hub, owner).await.map_err(failed)?;
     let heads = beginnings(hub, owner, &positions);
     if !heads.is_empty() {
@@ -142,6 +143,7 @@ pub async fn answer(
     wait_ms: u64,
 ) -> Result<Option<ServerFrame<'static>>, Detail> {
     permit(owner.who, crate::govern::Act::UseBus)?;
+    hub.catch_up().await.map_err(|error| refusal::store(&error))?;
     let stream = hub.stream(question.stream).await.map_err(|error| refusal::store(&error))?;
     let Some(stream) = stream else { return Ok(None) };
     let mut follower = Follower::new(hub.clone(), viewer(owner), false);
@@ -169,6 +171,7 @@ pub async fn take(hub: &Arc<Hub>, owner: &Owner<'_>, take: Take) -> Result<Taken
     let failed = |error: StoreError| refusal::store(&error);
     let limit = take.limit.clamp(1, TAKE_MAX);
     let mut taken = Taken::default();
+    hub.catch_up().await.map_err(failed)?;
     if take.unread {
         taken.frames = unread(hub, owner, limit).await.map_err(failed)?;
     }

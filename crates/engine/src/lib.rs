@@ -15,6 +15,7 @@ pub mod govern;
 pub mod hub;
 pub mod inbox;
 pub mod manage;
+mod nodes;
 pub mod once;
 pub mod presence;
 pub mod read;

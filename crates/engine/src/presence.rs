@@ -1,12 +1,14 @@
 //! Who is there. The store's agent rows are the truth; this room keeps a copy for fast reading, wakes followers when it
 //! changes, and closes the agents of sockets that stay away past the grace.
 
-use crate::stream::Streams;
+use crate::hub::Hub;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 use switchboard_core::ids::{InstanceNo, VaultId};
+use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::{AgentRow, Store, StoreError};
+use switchboard_core::write::{Announce, Presence, Write};
 use tokio::sync::Notify;
 
 /// Followers of a vault are woken at most once per this time, so that a thousand agents that come at once do not wake each
@@ -60,6 +62,8 @@ pub struct Room {
     known: RwLock<Known>,
     held: Mutex<HashMap<InstanceNo, HeldAgents>>,
     changed: Mutex<HashSet<VaultId>>,
+    // Closed by another node, for which this one's sockets were gone, while one here speaks for them.
+    lost: Mutex<HashSet<(VaultId, InstanceNo, String)>>,
     rung: Notify,
 }
 
@@ -72,9 +76,34 @@ impl Room {
             vaults.iter().map(|vault| known.get(vault).map_or(0, VaultAgents::version)).min().unwrap_or(0)
         };
         let rows = store.agents(vaults, after).await?;
+        self.put(rows);
+        Ok(())
+    }
+
+    /// Reads what changed in all `vaults` since `version`, and tells followers.
+    pub async fn catch_up(
+        &self,
+        store: &dyn Store,
+        vaults: Vec<VaultId>,
+        version: u64,
+    ) -> Result<(), StoreError> {
+        let rows = store.agents(vaults, version).await?;
+        let changed: HashSet<_> = rows.iter().map(|row| row.vault).collect();
+        self.put(rows);
+        changed.into_iter().for_each(|vault| self.ring(vault));
+        Ok(())
+    }
+
+    fn put(&self, rows: Vec<AgentRow>) {
+        let lost = rows.iter().filter(|row| row.state == Presence::Closed && row.node == 0);
+        let held = lost.filter(|row| self.is_held(row.instance, row.vault, &row.agent));
+        let lost: Vec<_> = held.map(|row| (row.vault, row.instance, row.agent.clone())).collect();
+        if !lost.is_empty() {
+            self.lost.lock().extend(lost);
+            self.rung.notify_one();
+        }
         let mut known = self.known.write();
         rows.into_iter().for_each(|row| known.entry(row.vault).or_default().put(row));
-        Ok(())
     }
 
     /// The agents of a vault.
@@ -125,9 +154,11 @@ impl Room {
     }
 
     /// Passes changes on to followers, for as long as it is polled.
-    pub async fn run(&self, store: &dyn Store, streams: &Streams) {
+    pub async fn run(&self, hub: &Hub) {
+        let (store, streams) = (hub.store(), &hub.streams);
         loop {
             self.rung.notified().await;
+            self.announce_lost(hub).await;
             let vaults: Vec<_> = self.changed.lock().drain().collect();
             if let Err(error) = self.refresh(store, vaults.clone()).await {
                 tracing::warn!(%error, "presence could not be read; it is tried again");
@@ -137,6 +168,34 @@ impl Room {
                 .iter()
                 .for_each(|vault| streams.each_vault_follower(*vault, crate::stream::Waker::ring_presence));
             tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    /// Says of agents that another node has closed that they are there: this node was taken for dead, or the agent spoke over both.
+    async fn announce_lost(&self, hub: &Hub) {
+        let lost: Vec<_> = self.lost.lock().drain().collect();
+        let held = lost.into_iter().filter(|(vault, instance, agent)| self.is_held(*instance, *vault, agent));
+        let (mut writes, mut topics) = (Vec::new(), HashSet::new());
+        for (vault, instance, agent) in held {
+            topics.insert(Topic::Vault(vault));
+            let state = Presence::Active;
+            let node = hub.node;
+            writes.push(Write::Announce(Announce {
+                vault,
+                instance,
+                agent,
+                role: None,
+                profile: None,
+                state,
+                node,
+            }));
+        }
+        if writes.is_empty() {
+            return;
+        }
+        match hub.commit(writes).await {
+            Ok(_) => hub.doorbell().ring(&topics.into_iter().collect::<Vec<_>>()),
+            Err(error) => tracing::warn!(%error, "agents that are here could not be announced again"),
         }
     }
 

@@ -169,6 +169,8 @@ pub fn of(refusal: &Refusal) -> Detail {
         Refusal::TaskState { state: is } => {
             state("task_not_proposed", &format!("The task is {is}; only a proposed one can be decided."), "SB0125")
         }
+        // Nobody outside asks for what only one node does.
+        Refusal::Leased | Refusal::Fenced => store(&StoreError::Overloaded),
         Refusal::HandoffClosed => state("handoff_closed", "This handoff is settled or past its deadline.", "SB0122"),
     }
 }

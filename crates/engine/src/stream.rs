@@ -13,8 +13,11 @@ use switchboard_core::event::StoredEvent;
 use switchboard_core::gid::GidCipher;
 use switchboard_core::ids::{StreamId, VaultId};
 use switchboard_core::limits::{TAIL_BYTES_MAX, TAIL_EVENTS_MAX};
-use switchboard_core::port::store::{CommitListener, StreamInfo, StreamOwner};
+use switchboard_core::port::store::{CommitListener, Page, StreamInfo, StreamOwner};
 use tokio::sync::Notify;
+
+/// Streams that wait to be looked up.
+const UNKNOWN_MAX: usize = 1 << 16;
 
 /// An event with its delivery frame, encoded once and shared by all receivers.
 #[derive(Debug)]
@@ -54,21 +57,31 @@ struct Recent {
 }
 
 impl Recent {
-    fn push(&mut self, event: &Arc<StoredEvent>, keep: bool) {
+    /// Takes the next event; `false` when what comes before it is not known.
+    fn push(&mut self, event: &Arc<StoredEvent>, keep: bool) -> bool {
         let seq = event.id.seq;
         if seq <= self.head {
-            return; // already known through the directory
+            return true; // already known through the directory
         }
-        if !keep || seq != self.head + 1 {
-            self.items.clear();
-            self.bytes = 0;
+        if keep && seq != self.head + 1 {
+            return false;
         }
-        self.head = seq;
         if keep {
+            self.head = seq;
             self.bytes += event.size();
             self.items.push_back(Arc::new(Item::new(event.clone())));
             self.trim();
+        } else {
+            self.jump(seq);
         }
+        true
+    }
+
+    /// The head is there, and what lies before it is in the store.
+    fn jump(&mut self, head: u64) {
+        self.items.clear();
+        self.bytes = 0;
+        self.head = head;
     }
 
     fn trim(&mut self) {
@@ -102,6 +115,9 @@ pub struct Stream {
     pub name: String,
     recent: Mutex<Recent>,
     followers: Mutex<Vec<Arc<Subscription>>>,
+    // It rang while nobody followed: the head here may be an old one.
+    stale: AtomicBool,
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Stream {
@@ -112,6 +128,8 @@ impl Stream {
             name,
             recent: Mutex::new(Recent { head: info.head, ..Recent::default() }),
             followers: Mutex::default(),
+            stale: AtomicBool::new(false),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
@@ -125,17 +143,56 @@ impl Stream {
         self.recent.lock().after(cursor, limit)
     }
 
-    /// Another node may have committed: the store says the head is `head`.
-    fn advance(&self, head: u64) {
-        let mut recent = self.recent.lock();
-        if head > recent.head {
-            recent.items.clear();
-            recent.bytes = 0;
-            recent.head = head;
-        }
+    /// Whoever reads for all followers holds this: one at a time.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
-    fn wake(&self) {
+    /// Takes in what the store has behind `at`; whether there is more. A stream that nobody follows, or that is further than a tail
+    /// reaches, only learns its head.
+    pub(crate) fn take_in(&self, at: u64, page: Page) -> bool {
+        let keep = !self.followers.lock().is_empty();
+        let mut recent = self.recent.lock();
+        if page.head <= recent.head {
+            return false;
+        }
+        if !keep || page.head - at > TAIL_EVENTS_MAX as u64 || page.events.is_empty() {
+            recent.jump(page.head);
+            return false;
+        }
+        for event in page.events {
+            // Retention may have taken what came before it.
+            if event.id.seq > recent.head + 1 {
+                recent.jump(event.id.seq - 1);
+            }
+            recent.push(&Arc::new(event), true);
+        }
+        page.head > recent.head
+    }
+
+    /// The store says that the head is `head`; whether followers wait for what lies before it.
+    fn hear(&self, head: u64) -> bool {
+        let followers = self.followers.lock();
+        let mut recent = self.recent.lock();
+        if head <= recent.head {
+            return false;
+        }
+        if followers.is_empty() {
+            recent.jump(head);
+        }
+        !followers.is_empty()
+    }
+
+    /// It is said to have grown; whether it has to be read. Nothing is believed but that it is worth a look.
+    fn rang(&self, head: u64) -> bool {
+        let followers = self.followers.lock();
+        if followers.is_empty() {
+            self.stale.store(true, Ordering::Release);
+        }
+        !followers.is_empty() && head > self.recent.lock().head
+    }
+
+    pub(crate) fn wake(&self) {
         self.followers.lock().iter().for_each(Subscription::ring);
     }
 }
@@ -270,8 +327,9 @@ impl Streams {
         if let Some(known) = tables.by_id.get(&info.id) {
             let known = known.clone();
             drop(tables);
-            known.advance(info.head);
-            known.wake();
+            if known.hear(info.head) {
+                self.wonder(known.id);
+            }
             return known;
         }
         let name = match &info.owner {
@@ -304,6 +362,29 @@ impl Streams {
     /// The channels of a vault that exist so far.
     pub fn channels(&self, vault: VaultId) -> Vec<Arc<Stream>> {
         self.tables.read().channels.get(&vault).cloned().unwrap_or_default()
+    }
+
+    /// Takes over what the store says of a stream; `Some` when it has followers who wait for what they lack.
+    pub(crate) fn hear(&self, info: &StreamInfo) -> Option<Arc<Stream>> {
+        match self.get(info.id) {
+            Some(known) => known.hear(info.head).then_some(known),
+            None => {
+                self.learn(info);
+                None
+            }
+        }
+    }
+
+    /// Another node says that a stream has grown.
+    pub(crate) fn rang(&self, id: StreamId, head: u64) {
+        if self.get(id).is_none_or(|stream| stream.rang(head)) {
+            self.wonder(id);
+        }
+    }
+
+    /// How far every stream is known here.
+    pub(crate) fn heads(&self) -> Vec<(StreamId, u64)> {
+        self.tables.read().by_id.values().map(|stream| (stream.id, stream.head())).collect()
     }
 
     /// Every stream.
@@ -342,6 +423,9 @@ impl Streams {
         let subscription =
             Arc::new(Subscription { stream: stream.id, rung: AtomicBool::new(false), waker: waker.clone() });
         stream.followers.lock().push(subscription.clone());
+        if stream.stale.swap(false, Ordering::AcqRel) {
+            self.wonder(stream.id);
+        }
         subscription
     }
 
@@ -356,9 +440,14 @@ impl Streams {
         }
     }
 
-    /// A ring from the doorbell or a commit of this node on a stream nobody here has heard of.
+    /// A stream has to be looked up: it is not known here, or has grown elsewhere.
     pub fn wonder(&self, id: StreamId) {
-        self.unknown.lock().insert(id);
+        let mut unknown = self.unknown.lock();
+        // Beyond the bound it is found with the next look at everything.
+        if unknown.len() < UNKNOWN_MAX {
+            unknown.insert(id);
+        }
+        drop(unknown);
         self.found.notify_one();
     }
 
@@ -383,11 +472,15 @@ impl CommitListener for Streams {
                 continue;
             };
             let keep = !stream.followers.lock().is_empty();
-            {
+            let known = {
                 let mut recent = stream.recent.lock();
-                group.iter().for_each(|event| recent.push(event, keep));
+                group.iter().all(|event| recent.push(event, keep))
+            };
+            if known {
+                stream.wake();
+            } else {
+                self.wonder(id); // another node has committed before this
             }
-            stream.wake();
         }
     }
 }
@@ -441,14 +534,54 @@ mod tests {
         assert_eq!(seqs(stream.after(4, 10)), None, "5 was never in this tail");
     }
 
-    #[test]
-    fn a_gap_left_by_another_node_sends_followers_to_the_store() {
+    fn page(events: &[u64], head: u64) -> Page {
+        let events = events.iter().map(|seq| StoredEvent::clone(&event(1, *seq))).collect();
+        Page { events, head, first: 1 }
+    }
+
+    #[tokio::test]
+    async fn a_gap_left_by_another_node_is_read_once_for_all() {
         let streams = Streams::new("org_a");
         let stream = channel(&streams, 1, 0);
         streams.subscribe(&stream, &Arc::new(Waker::default()));
         streams.committed(&[event(1, 1), event(1, 4)]);
-        assert_eq!(seqs(stream.after(1, 10)), None);
-        assert_eq!(seqs(stream.after(3, 10)), Some(vec![4]));
+        assert_eq!(streams.unknown().await, [StreamId(1)]);
+        assert_eq!(stream.head(), 1);
+        assert!(stream.take_in(1, page(&[2, 3], 5)), "5 is still to come");
+        assert!(!stream.take_in(3, page(&[4, 5], 5)));
+        assert_eq!(seqs(stream.after(0, 10)), Some(vec![1, 2, 3, 4, 5]));
+    }
+
+    #[test]
+    fn what_a_tail_cannot_hold_is_left_to_the_store() {
+        let streams = Streams::new("org_a");
+        let stream = channel(&streams, 1, 3);
+        assert!(!stream.take_in(3, page(&[4], 9)), "nobody follows");
+        assert_eq!(stream.head(), 9);
+        streams.subscribe(&stream, &Arc::new(Waker::default()));
+        let far = 10 + TAIL_EVENTS_MAX as u64;
+        assert!(!stream.take_in(9, page(&[10], far)));
+        assert_eq!((stream.head(), seqs(stream.after(9, 10))), (far, None));
+        assert!(!stream.take_in(far, page(&[far + 3], far + 3)), "retention took what came before");
+        assert_eq!(seqs(stream.after(far + 2, 10)), Some(vec![far + 3]));
+    }
+
+    #[tokio::test]
+    async fn a_ring_is_looked_into_and_never_believed() {
+        let streams = Streams::new("org_a");
+        let stream = channel(&streams, 1, 3);
+        streams.rang(StreamId(1), 1 << 39);
+        assert_eq!(stream.head(), 3);
+        assert!(streams.unknown.lock().is_empty(), "nobody follows");
+        streams.subscribe(&stream, &Arc::new(Waker::default()));
+        assert_eq!(streams.unknown().await, [StreamId(1)], "its head may be an old one");
+        streams.rang(StreamId(1), 3);
+        assert!(streams.unknown.lock().is_empty(), "known already");
+        streams.rang(StreamId(1), 4);
+        streams.rang(StreamId(8), 1);
+        let mut asked = streams.unknown().await;
+        asked.sort_unstable();
+        assert_eq!(asked, [StreamId(1), StreamId(8)]);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use crate::frame;
 use crate::hub::Hub;
+use crate::nodes;
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::limits::{CHECKPOINT_COMMITS, SWEEP_ROWS_MAX};
+use switchboard_core::limits::{CHECKPOINT_COMMITS, NODE_BEAT_MS, SWEEP_ROWS_MAX};
 use switchboard_core::log::{Checkpoint, checkpoint_input};
 use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::StoreError;
@@ -18,8 +19,8 @@ const RETENTION_EVERY: Duration = Duration::from_mins(1);
 
 /// Starts them all.
 pub fn start(hub: &Arc<Hub>) {
-    spawn(hub, "streams", |hub| async move { find_streams(&hub).await });
-    spawn(hub, "presence", |hub| async move { hub.presence.run(hub.store(), &hub.streams).await });
+    spawn(hub, "streams", |hub| async move { nodes::find_streams(&hub).await });
+    spawn(hub, "presence", |hub| async move { hub.presence.run(&hub).await });
     spawn(
         hub,
         "deadlines",
@@ -28,7 +29,18 @@ pub fn start(hub: &Arc<Hub>) {
     spawn(hub, "retention", |hub| async move { every(&hub, RETENTION_EVERY, sweep).await });
     spawn(hub, "refusals", |hub| async move { every(&hub, Duration::from_secs(1), refusals).await });
     spawn(hub, "checkpoints", |hub| async move { every(&hub, Duration::from_secs(10), checkpoint).await });
-    spawn(hub, "orphans", |hub| async move { close_orphans(&hub).await });
+    if hub.store().is_shared() {
+        spawn(hub, "beat", |hub| async move { nodes::beat(&hub).await });
+        spawn(hub, "look", |hub| async move { nodes::look(&hub).await });
+        let period = Duration::from_millis(NODE_BEAT_MS.unsigned_abs());
+        spawn(hub, "orphans", move |hub| async move { every(&hub, period, close_orphans).await });
+    } else {
+        spawn(hub, "orphans", |hub| async move {
+            tokio::time::sleep(hub.settings.presence_grace).await;
+            // What cannot be closed now is closed by the next start.
+            let _ = close_orphans(&hub).await;
+        });
+    }
 }
 
 fn spawn<F: Future<Output = ()> + Send + 'static>(
@@ -63,17 +75,18 @@ async fn refusals(hub: &Hub) -> Result<(), StoreError> {
 
 /// Questions nobody answered in time become task proposals.
 pub(crate) async fn expire_questions(hub: &Hub) -> Result<(), StoreError> {
-    loop {
+    while hub.is_keeper() {
         let due = hub.store().next_deadline().await?.is_some_and(|due| due <= hub.clock().wall_ms());
         if !due {
             return Ok(());
         }
         let write = Write::ExpireQuestions { limit: EXPIRE_AT_ONCE, data: task_data(hub) };
-        match hub.commit(vec![write]).await?.first() {
+        match hub.commit_as_keeper(write).await? {
             Some(Outcome::Expired(EXPIRE_AT_ONCE)) => {}
             _ => return Ok(()),
         }
     }
+    Ok(())
 }
 
 /// How the hub announces what happened to a task.
@@ -93,7 +106,7 @@ pub(crate) fn task_data(hub: &Hub) -> TaskData {
 /// Removes what retention says, in steps small enough that writers never wait long.
 pub(crate) async fn sweep(hub: &Hub) -> Result<(), StoreError> {
     loop {
-        match hub.commit(vec![Write::Sweep { limit: SWEEP_ROWS_MAX }]).await?.first() {
+        match hub.commit_as_keeper(Write::Sweep { limit: SWEEP_ROWS_MAX }).await? {
             Some(Outcome::Swept(SWEEP_ROWS_MAX)) => tokio::task::yield_now().await,
             _ => return Ok(()),
         }
@@ -102,6 +115,9 @@ pub(crate) async fn sweep(hub: &Hub) -> Result<(), StoreError> {
 
 /// Signs the chain where it stands, when enough was added since the last time.
 pub(crate) async fn checkpoint(hub: &Hub) -> Result<(), StoreError> {
+    if !hub.is_keeper() {
+        return Ok(());
+    }
     let commits = hub.store().stats().await?.commits;
     let signed = last_checkpoint(hub).await?;
     if commits < signed + CHECKPOINT_COMMITS {
@@ -131,28 +147,13 @@ async fn last_checkpoint(hub: &Hub) -> Result<u64, StoreError> {
     }
 }
 
-/// Agents whose hub died with them do not stay present: once the grace is over, what no socket here holds is closed.
-async fn close_orphans(hub: &Hub) {
-    tokio::time::sleep(hub.settings.presence_grace).await;
-    let closed = hub.commit(vec![Write::CloseOrphans { alive: vec![hub.node] }]).await;
-    if matches!(closed.as_deref(), Ok([Outcome::Closed(1..)])) {
+/// Agents whose hub died with them do not stay present: what no living node holds is closed. Where this is the only node, once,
+/// when the grace is over.
+async fn close_orphans(hub: &Hub) -> Result<(), StoreError> {
+    let close = Write::CloseOrphans { alive: vec![hub.node] };
+    if matches!(hub.commit_as_keeper(close).await?, Some(Outcome::Closed(1..))) {
         let vaults: Vec<_> = hub.vaults.read().keys().copied().map(Topic::Vault).collect();
         hub.doorbell().ring(&vaults);
     }
-}
-
-async fn find_streams(hub: &Hub) {
-    loop {
-        for id in hub.streams.unknown().await {
-            match hub.store().stream_by_id(id).await {
-                Ok(Some(info)) => drop(hub.streams.learn(&info)),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "a new stream could not be read; trying again");
-                    hub.streams.wonder(id);
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-            }
-        }
-    }
+    Ok(())
 }

@@ -23,7 +23,8 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether the hub takes messages: proven by a write.
+/// Whether the hub takes messages: proven by a write. A doorbell that is down does not make a node unready: it delivers by polling,
+/// and the others do no better.
 #[utoipa::path(get, path = "/readyz", tag = "operation", responses((status = 200), (status = 503)))]
 pub async fn readyz(State(doors): State<Doors>) -> Answer {
     let now = doors.hub.clock().monotonic();
@@ -40,7 +41,8 @@ pub async fn readyz(State(doors): State<Doors>) -> Answer {
         }
     };
     let doorbell = doors.hub.doorbell().is_connected();
-    let body = value!({ "ready": failure.is_none(), "store": failure.as_deref().unwrap_or("ok"),
+    let body = value!({ "ready": failure.is_none(), "degraded": !doorbell,
+        "store": failure.as_deref().unwrap_or("ok"),
         "doorbell": if doorbell { "ok" } else { "not connected; delivery by polling" } });
     let mut response = json(&body).into_response();
     if failure.is_some() {

@@ -48,6 +48,14 @@ fn registry(doors: &Doors, status: &Status) -> Registry {
     );
     count(&mut registry, "commits", "Commits since the first start", status.store.commits);
     gauge(&mut registry, "sockets", "Open sockets", counters.sockets.load(Ordering::Relaxed));
+    let connected = u64::from(doors.hub.doorbell().is_connected());
+    gauge(&mut registry, "doorbell_connected", "1 while other nodes hear and are heard", connected);
+    gauge(
+        &mut registry,
+        "keeper",
+        "1 on the node that keeps deadlines and retention",
+        u64::from(doors.hub.is_keeper()),
+    );
     gauge(&mut registry, "streams", "Streams", status.store.streams);
     gauge(&mut registry, "writes_queued", "Writes waiting for the writer", status.store.queued);
     gauge(&mut registry, "wal_bytes", "Bytes of the write-ahead log", status.store.wal_bytes);

@@ -8,12 +8,14 @@
 
 pub mod hub;
 pub mod mcp;
+pub mod nats;
 pub mod process;
 pub mod socket;
 pub mod store;
 
 pub use hub::{Http, Options, TestHub, Token};
 pub use mcp::Mcp;
+pub use nats::Nats;
 pub use process::Process;
 pub use socket::Socket;
 

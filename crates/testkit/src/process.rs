@@ -24,7 +24,14 @@ impl Process {
 
     /// The same with further arguments.
     pub async fn start_with(binary: &Path, dir: &Path, more: &[&str]) -> Self {
-        Self::ready(Command::new(binary), dir, more).await
+        Self::ready(Command::new(binary), dir, more, &crate::store::variables(dir).collect::<Vec<_>>()).await
+    }
+
+    /// The same with variables, instead of those of the store that tests run on.
+    pub async fn start_set(binary: &Path, dir: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(binary);
+        command.envs(variables.iter().copied());
+        Self::ready(command, dir, &[], &[]).await
     }
 
     /// The same with a bound on open files, as `ulimit -n` sets it.
@@ -32,15 +39,15 @@ impl Process {
     pub async fn start_bounded(binary: &Path, dir: &Path, files: u32) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(binary);
-        Self::ready(shell, dir, &[]).await
+        Self::ready(shell, dir, &[], &crate::store::variables(dir).collect::<Vec<_>>()).await
     }
 
-    async fn ready(mut command: Command, dir: &Path, more: &[&str]) -> Self {
+    async fn ready(mut command: Command, dir: &Path, more: &[&str], store: &[(&str, String)]) -> Self {
         let mut child = command
             .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(dir)
             .args(more)
-            .envs(crate::store::variables(dir))
+            .envs(store.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
@@ -65,10 +72,16 @@ impl Process {
     /// Asks it to end (SIGTERM) and waits until it has.
     #[cfg(unix)]
     pub async fn terminate(mut self) {
-        let sent = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().await;
-        assert!(sent.expect("kill is there").success());
+        self.signal("TERM").await;
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time");
         assert!(ended.expect("its status").success(), "it ends in order");
+    }
+
+    /// Sends it a signal by name, such as `STOP` or `CONT`.
+    #[cfg(unix)]
+    pub async fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().await;
+        assert!(sent.expect("kill is there").success());
     }
 
     /// The number of the process.

@@ -102,8 +102,15 @@ schema! {
     }
     /// Who wakes readers.
     doorbell: Doorbell {
-        /// `local`: within this process.
-        url: String = "local".into(), "\"local\"";
+        /// `auto`: `local` with SQLite, `postgres` with PostgreSQL. `local`: within this process; other nodes on the same store
+        /// are then noticed once a second. `postgres`: over the store's database. `nats://USER:PASSWORD@HOST:PORT` or
+        /// `nats://TOKEN@HOST:PORT`: over a NATS server, `tls://` encrypted; servers of one cluster stand behind each other with
+        /// commas. With a password in it, give it by SWITCHBOARD_DOORBELL_URL.
+        url: String = "auto".into(), "\"auto\"";
+        /// A .creds file for the NATS server.
+        credentials_file: Option<String> = None, "\"/run/secrets/switchboard.creds\"";
+        /// A PEM file with the authority of the NATS server's certificate, if the system does not know it.
+        ca_file: Option<String> = None, "\"/etc/switchboard/nats-ca.pem\"";
     }
     /// How long messages are kept.
     retention: Retention {

@@ -10,7 +10,7 @@ const DAYS_MAX: u32 = 3650;
 pub(super) fn check(config: &Config) -> Result<(), String> {
     server(&config.server)?;
     store_url(&config.store.url)?;
-    only("doorbell.url", &config.doorbell.url, "local")?;
+    doorbell_url(&config.doorbell.url, &config.store.url)?;
     retention(&config.retention)?;
     limits(&config.limits)?;
     otel(&config.otel)?;
@@ -41,11 +41,33 @@ fn database_url(_: &str) -> Result<(), String> {
     Err("store.url: this program was built without PostgreSQL.".into())
 }
 
-fn only(key: &str, value: &str, known: &str) -> Result<(), String> {
-    if value == known {
-        return Ok(());
+// Of a URL with a password in it nothing is repeated.
+fn doorbell_url(url: &str, store: &str) -> Result<(), String> {
+    let postgres = store.starts_with("postgres");
+    match url {
+        "auto" | "local" => Ok(()),
+        "postgres" if postgres => Ok(()),
+        "postgres" => Err("doorbell.url: \"postgres\" needs store.url to be one of PostgreSQL.".into()),
+        url if !url.starts_with("nats://") && !url.starts_with("tls://") => {
+            Err("doorbell.url: write \"auto\", \"local\", \"postgres\" or \"nats://HOST:PORT\".".into())
+        }
+        _ if !postgres => {
+            Err("doorbell.url: SQLite has one node: a NATS server needs store.url to be one of PostgreSQL."
+                .into())
+        }
+        url => nats_url(url),
     }
-    Err(format!("{key}: this version offers \"{known}\" only, not {value:?}."))
+}
+
+#[cfg(feature = "nats")]
+fn nats_url(url: &str) -> Result<(), String> {
+    let address = switchboard_store::doorbell::nats::Address::parse(url);
+    address.map(drop).map_err(|error| format!("doorbell.url: {error}."))
+}
+
+#[cfg(not(feature = "nats"))]
+fn nats_url(_: &str) -> Result<(), String> {
+    Err("doorbell.url: this program was built without NATS.".into())
 }
 
 fn server(server: &Server) -> Result<(), String> {

@@ -7,6 +7,8 @@
 
 mod bus;
 mod cli;
+#[cfg(unix)]
+mod cluster;
 mod faults;
 mod mcp;
 mod openapi;

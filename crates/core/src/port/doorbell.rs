@@ -1,16 +1,18 @@
 //! The doorbell: "something changed", across nodes. It wakes and carries nothing: whoever is woken reads the store.
 //!
 //! Promises: rings happen after the commit they speak of; a ring may be lost, repeated or coalesced, so nobody's
-//! correctness may hang on one. A missed ring costs delay, never data.
+//! correctness may hang on one. A missed ring costs delay, never data: whoever shares a store with other nodes also looks at it
+//! now and then, often while [`Doorbell::is_connected`] says no (ADR 8).
 
+use crate::event::StoredEvent;
 use crate::ids::{InstanceNo, StreamId, VaultId};
 use std::sync::Arc;
 
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// A stream grew.
-    Stream(StreamId),
+    /// A stream grew, to this sequence at least.
+    Stream(StreamId, u64),
     /// A vault got a new channel, or an agent's presence in it changed.
     Vault(VaultId),
     /// Something waits for an instance (receipts for what it sent, handoffs).
@@ -19,6 +21,8 @@ pub enum Topic {
     Credentials,
     /// A swarm was made, joined or closed.
     Swarms,
+    /// More than could be told, or rings may have been missed: look at everything.
+    Everything,
 }
 
 /// Called for each ring, on the ringer's thread: must not block.
@@ -30,6 +34,15 @@ pub trait Doorbell: Send + Sync + 'static {
     fn ring(&self, topics: &[Topic]);
     /// Calls `listener` for every ring from now on, for as long as the doorbell lives.
     fn listen(&self, listener: Listener);
-    /// Whether other nodes can be reached at present; `true` when there are none.
+    /// Tells the other nodes which streams grew with a commit of this node (which itself knows). Called on the committing thread,
+    /// once per commit, after it: never blocks. A doorbell without other nodes does nothing.
+    fn committed(&self, events: &[Arc<StoredEvent>]) {
+        let _ = events;
+    }
+    /// The installation whose nodes ring each other; called once, before anything is rung.
+    fn join(&self, org_id: &str) {
+        let _ = org_id;
+    }
+    /// Whether other nodes hear and are heard at present; `true` when there are none.
     fn is_connected(&self) -> bool;
 }

@@ -15,6 +15,8 @@
 //! 8. **Several writers.** Nothing but the transaction decides: two nodes may commit to the same streams at a time.
 //! 9. **One clock.** [`Store::wall_ms`] is the same clock for all nodes of a store, whatever their machines say. Nodes stamp their
 //!    batches by it, so that deadlines, retention and presence mean the same on each.
+//! 10. **Leases.** A lease has one holder at a time by the store's clock; each new holder gets a higher fence, and a write under an
+//!     older one is refused inside its transaction, however late it comes ([`crate::write::Write::Fenced`]).
 //!
 //! The conformance suite (`switchboard_store::conformance`) proves them for every backend.
 
@@ -166,6 +168,8 @@ pub struct AgentRow {
     pub seen_ms: WallMs,
     /// Grows with every change in the vault: followers ask for what changed after the version they know.
     pub version: u64,
+    /// The node that announced it; 0 once the store closed it because its socket or its node was gone.
+    pub node: u64,
 }
 
 /// Something that waits for an instance outside any stream.
@@ -341,6 +345,45 @@ pub struct StoreStats {
     pub search_lag: u64,
 }
 
+/// How far a store is, over all its nodes: whatever has not moved since need not be looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Commits.
+    pub commit: u64,
+    /// Changes of vaults, swarms and who is in them, people, instances.
+    pub directory: u64,
+    /// Last version of the agent directory.
+    pub version: u64,
+    /// Last notice.
+    pub notice: i64,
+}
+
+/// A node says that it lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    /// Its number.
+    pub node: u64,
+    /// Whether it can ring the others.
+    pub rings: bool,
+    /// The lease to look at, and to keep for so long if this node holds it with this fence.
+    pub lease: &'static str,
+    /// The fence it holds the lease with, if it does.
+    pub fence: Option<u64>,
+    /// For how long it is kept, in milliseconds.
+    pub keep_ms: WallMs,
+}
+
+/// What a node hears back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pulse {
+    /// Whether every living node could ring the others when it last said.
+    pub all_ring: bool,
+    /// Whether the lease was kept.
+    pub kept: bool,
+    /// Whether nobody holds the lease.
+    pub free: bool,
+}
+
 /// Told of every commit of this node, in order, after it is durable, on the committing thread: must not block.
 pub trait CommitListener: Send + Sync + 'static {
     /// `events` were appended (grouped by nothing, in order of their commit).
@@ -413,6 +456,31 @@ pub trait Store: Send + Sync + 'static {
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>>;
     /// Earliest deadline of an open question, if there is one.
     fn next_deadline(&self) -> Fut<'_, Option<WallMs>>;
+
+    /// Whether other nodes may write to the same store. Where not, what follows up to [`Store::beat`] has nothing to tell.
+    fn is_shared(&self) -> bool {
+        false
+    }
+    /// How far the store is.
+    fn position(&self) -> Fut<'_, Position> {
+        Box::pin(async { Ok(Position::default()) })
+    }
+    /// Streams whose head is beyond the one in `heads`, and those that are not among them; by number.
+    fn grown(&self, heads: Vec<(StreamId, u64)>) -> Fut<'_, Vec<StreamInfo>> {
+        let _ = heads;
+        Box::pin(async { Ok(Vec::new()) })
+    }
+    /// Instances that have a notice numbered above `after`.
+    fn noticed(&self, after: i64) -> Fut<'_, Vec<InstanceNo>> {
+        let _ = after;
+        Box::pin(async { Ok(Vec::new()) })
+    }
+    /// Says that a node lives, in the store's time; [`crate::write::Write::CloseOrphans`] spares the agents of those that have said
+    /// so within [`crate::limits::NODE_DEAD_MS`]. Keeps the node's lease. Not in the log.
+    fn beat(&self, beat: Beat) -> Fut<'_, Pulse> {
+        let pulse = Pulse { all_ring: true, kept: beat.fence.is_some(), free: beat.fence.is_none() };
+        Box::pin(async move { Ok(pulse) })
+    }
 
     /// Log records after `after`, ascending.
     fn log(&self, after: u64, limit: usize) -> Fut<'_, Vec<Record>>;

@@ -66,6 +66,7 @@ pub async fn json(
     wait_ms: u64,
 ) -> Result<Vec<u8>, Detail> {
     permit(who, crate::govern::Act::UseBus)?;
+    hub.catch_up().await.map_err(|error| refusal::store(&error))?;
     let cursor = cursor.filter(|text| !text.is_empty());
     let cursor = cursor.map(|text| read_cursor(hub, text)).transpose()?;
     let _waiting = match wait_ms {

@@ -41,7 +41,9 @@ impl Session {
             self.hub.refused("bus.hello", &self.who.instance_id, &error);
             return Err(Close(Some(error)));
         }
-        let agents = match self.check(&hello) {
+        // What other nodes have done until now is part of the present state, and of where cursors may stand.
+        let caught_up = self.hub.catch_up().await.map_err(|error| refusal::store(&error));
+        let agents = match caught_up.and_then(|()| self.check(&hello)) {
             Ok(agents) => agents,
             Err(error) => {
                 self.refuse("bus.hello", Refused::frame("hello"), error, out);

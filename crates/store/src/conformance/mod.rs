@@ -13,6 +13,7 @@ pub mod chain;
 #[cfg(all(unix, feature = "postgres"))]
 pub mod cluster;
 pub mod credentials;
+pub mod nodes;
 pub mod presence;
 pub mod questions;
 pub mod reads;
@@ -79,6 +80,13 @@ macro_rules! store_conformance {
                 devices_poll_at_a_pace,
                 a_device_code_ends,
                 device_codes_are_bounded,
+            }
+            nodes::{
+                a_lease_has_one_holder_and_a_growing_fence,
+                a_write_under_an_old_fence_is_refused,
+                agents_of_nodes_that_beat_are_spared,
+                a_node_is_told_what_moved,
+                a_beat_keeps_a_lease_and_tells_who_cannot_ring,
             }
             presence::{
                 announcements_change_the_directory,

@@ -33,6 +33,7 @@ pub async fn announcements_change_the_directory(mut bench: Bench<'_>) {
         state: Presence::Active,
         seen_ms: bench.now,
         version: first[0].version,
+        node: announce(me, "coder").node,
     };
     assert_eq!(first, std::slice::from_ref(&expected));
     let version = expected.version;

@@ -7,6 +7,7 @@ use switchboard_core::port::doorbell::{Doorbell, Listener, Topic};
 /// Rings within one process.
 #[derive(Default)]
 pub struct LocalDoorbell {
+    among_others: bool,
     // Swapped, never held while listeners run: a listener may ring or listen itself.
     listeners: RwLock<Arc<Vec<Listener>>>,
 }
@@ -16,6 +17,12 @@ impl LocalDoorbell {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A doorbell that does not reach the other nodes there may be, and says so.
+    #[must_use]
+    pub fn among_others() -> Self {
+        Self { among_others: true, ..Self::default() }
     }
 }
 
@@ -43,7 +50,7 @@ impl Doorbell for LocalDoorbell {
     }
 
     fn is_connected(&self) -> bool {
-        true
+        !self.among_others
     }
 }
 
@@ -61,7 +68,7 @@ mod tests {
             let heard = Arc::clone(&heard);
             bell.listen(Arc::new(move |topic| heard.lock().push((name, topic))));
         }
-        let topics = [Topic::Stream(StreamId(1)), Topic::Credentials];
+        let topics = [Topic::Stream(StreamId(1), 3), Topic::Credentials];
         bell.ring(&topics);
         let expected: Vec<_> =
             ["a", "b"].iter().flat_map(|name| topics.iter().map(|topic| (*name, *topic))).collect();
@@ -82,6 +89,6 @@ mod tests {
         }));
         bell.ring(&[Topic::Credentials]);
         assert_eq!(*heard.lock(), 2);
-        assert!(bell.is_connected());
+        assert!(bell.is_connected() && !LocalDoorbell::among_others().is_connected());
     }
 }

@@ -8,11 +8,18 @@ use crate::sqlite::migrate::{MigrateError, Migration, checksum, compare};
 use tokio_postgres::Client;
 
 /// Every migration in order.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "0001_initial.sql",
-    sql: include_str!("../../migrations/postgres/0001_initial.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "0001_initial.sql",
+        sql: include_str!("../../migrations/postgres/0001_initial.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "0002_nodes.sql",
+        sql: include_str!("../../migrations/postgres/0002_nodes.sql"),
+    },
+];
 
 /// Number of the lock under which schemas are changed: "swbd" in ASCII. With it goes a number of the schema's name.
 const LOCK: i32 = 0x7377_6264;

@@ -64,6 +64,11 @@ impl Plan {
                 self.peek.extend(positions.iter().map(|(stream, _)| stream.0));
             }
             Write::Once { inner, .. } => self.write(inner, at_ms, state),
+            // A lease changes hands under the directory's lock.
+            Write::Fenced { inner, .. } => {
+                self.directory = true;
+                self.write(inner, at_ms, state);
+            }
             Write::NoticesSent { .. } | Write::Log(_) | Write::Probe => {}
             Write::Sweep { .. } => {
                 self.directory = true;
@@ -83,6 +88,7 @@ impl Plan {
             | Write::CreateVault { .. }
             | Write::ResolveVault { .. }
             | Write::CreateSwarm { .. }
+            | Write::JoinSwarm { .. }
             | Write::CloseSwarm { .. } => (self.directory, self.changes_directory) = (true, true),
             _ => self.directory = true,
         }

@@ -1,6 +1,6 @@
 //! The port, method by method: writes go to the writer's queue, reads to a reading connection.
 
-use super::read::{Arg, blob, directory, each, int, ints, limit, log, position, search, stream, text};
+use super::read::{Arg, blob, directory, each, int, ints, limit, log, nodes, position, search, stream, text};
 use super::writer::{Answer, Job, Pending};
 use super::{PostgresStore, index, words};
 use crate::rules::failure::Failure;
@@ -14,11 +14,12 @@ use std::sync::atomic::Ordering;
 use switchboard_core::event::StoredEvent;
 use switchboard_core::ids::{EventId, InstanceNo, SEQ_MAX, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
+use switchboard_core::limits::NODE_DEAD_MS;
 use switchboard_core::log::{Checkpoint, Record};
 use switchboard_core::port::store::{
-    AgentRow, CommitListener, Credential, DeviceRow, Fut, Genesis, HandleRow, Installation, InstanceRow,
-    NoticeRow, Page, ReceiptRow, SearchScope, Store, StoreError, StoreStats, StreamInfo, StreamOwner,
-    SwarmRow, TaskRow,
+    AgentRow, Beat, CommitListener, Credential, DeviceRow, Fut, Genesis, HandleRow, Installation,
+    InstanceRow, NoticeRow, Page, Position, Pulse, ReceiptRow, SearchScope, Store, StoreError, StoreStats,
+    StreamInfo, StreamOwner, SwarmRow, TaskRow,
 };
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Batch, Outcome, VaultInfo, Write};
@@ -225,6 +226,37 @@ impl Store for PostgresStore {
     fn next_deadline(&self) -> Fut<'_, Option<WallMs>> {
         let sql = "SELECT min(deadline_ms) FROM questions WHERE state = 1";
         Box::pin(async move { Ok(self.first(sql, Vec::new(), |row| row.get(0)).await?.flatten()) })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn position(&self) -> Fut<'_, Position> {
+        Box::pin(async {
+            Ok(self.first(nodes::POSITION, Vec::new(), nodes::position).await?.unwrap_or_default())
+        })
+    }
+
+    fn grown(&self, heads: Vec<(StreamId, u64)>) -> Fut<'_, Vec<StreamInfo>> {
+        let streams = ints(heads.iter().map(|(stream, _)| stream.0.into()));
+        let heads = ints(heads.iter().map(|(_, head)| head.cast_signed()));
+        let sql = format!("{} {}", stream::STREAMS, nodes::GROWN);
+        self.all(sql, vec![streams, heads], stream::stream)
+    }
+
+    fn noticed(&self, after: i64) -> Fut<'_, Vec<InstanceNo>> {
+        self.all(nodes::NOTICED, vec![int(after)], |row| row.get(0).map(InstanceNo))
+    }
+
+    fn beat(&self, beat: Beat) -> Fut<'_, Pulse> {
+        let fence = beat.fence.map_or(0, u64::cast_signed);
+        let (node, rings) = (int(beat.node.cast_signed()), int(u8::from(beat.rings)));
+        let args = vec![node, rings, text(beat.lease), int(fence), int(NODE_DEAD_MS), int(beat.keep_ms)];
+        Box::pin(async move {
+            let pulse = self.first(nodes::BEAT, args, nodes::pulse).await?;
+            pulse.ok_or_else(|| StoreError::Inconsistent("a beat without an answer".into()))
+        })
     }
 
     fn log(&self, after: u64, rows_max: usize) -> Fut<'_, Vec<Record>> {

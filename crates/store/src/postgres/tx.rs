@@ -61,6 +61,8 @@ const READ_NAMES: &str = "SELECT a.vault, a.agent, a.instance, a.seen_ms, a.stat
 /// Remembered ids looked at for each one that may be forgotten.
 const LOOK_FACTOR: usize = 4;
 
+const NOW_MS: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
 type Ids = HashMap<(u32, String), Option<([u8; 16], Appended)>>;
 type Names = HashMap<(VaultId, String), Vec<(InstanceNo, WallMs, u8)>>;
 
@@ -517,6 +519,11 @@ fn first_answer(row: &dyn Row, at: usize) -> Result<([u8; 16], Appended), Failur
 impl rules::Tx for Tx<'_> {
     fn at_ms(&self) -> WallMs {
         self.at_ms
+    }
+
+    fn clock_ms(&mut self) -> Result<WallMs, Failure> {
+        let now = self.one(NOW_MS, &[], |row| row.get(0))?;
+        now.ok_or_else(|| Failure::Inconsistent("the database has no clock".into()))
     }
 
     fn state(&self) -> &State {

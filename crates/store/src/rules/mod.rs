@@ -11,6 +11,7 @@ mod device;
 pub(crate) mod failure;
 mod handoff;
 pub(crate) mod install;
+mod lease;
 mod log;
 pub(crate) mod notice;
 mod once;
@@ -85,6 +86,11 @@ fn dispatch(tx: &mut impl Tx, write: &Write) -> Applied {
         Write::ExpireQuestions { limit, data } => task::expire_questions(tx, *limit, data),
         Write::DecideTask { vault, number, decision, data } => {
             task::decide(tx, *vault, *number, *decision, data)
+        }
+        Write::TakeLease { name, holder, for_ms } => lease::take(tx, name, *holder, *for_ms),
+        Write::Fenced { name, fence, inner } => {
+            lease::check(tx, name, *fence)?;
+            dispatch(tx, inner)
         }
         Write::Once { scope, key, digest, inner, render } => {
             once::once(tx, &once::Request { scope, key, digest }, inner, render)

@@ -5,7 +5,7 @@ use super::failure::{Applied, Stop};
 use super::tx::{Tx, found};
 use super::value::{Row, values};
 use switchboard_core::ids::{InstanceNo, VaultId};
-use switchboard_core::limits::AGENTS_PER_INSTANCE_MAX;
+use switchboard_core::limits::{AGENTS_PER_INSTANCE_MAX, NODE_DEAD_MS};
 use switchboard_core::write::{Announce, Outcome, Presence, Refusal};
 
 pub(super) fn announce(tx: &mut impl Tx, announce: &Announce) -> Applied {
@@ -129,9 +129,12 @@ pub(super) fn close(
 }
 
 pub(super) fn close_orphans(tx: &mut impl Tx, alive: &[u64]) -> Applied {
-    let sql = "SELECT vault, agent, instance, node FROM agents WHERE state <> ?";
-    let held = tx.all(sql, values![Presence::Closed as u8], held)?;
+    let dead_ms = tx.clock_ms()?.saturating_sub(NODE_DEAD_MS);
+    let sql = "SELECT vault, agent, instance, node FROM agents
+               WHERE state <> ? AND node NOT IN (SELECT node FROM nodes WHERE seen_ms > ?)";
+    let held = tx.all(sql, values![Presence::Closed as u8, dead_ms], held)?;
     let gone: Vec<_> = held.into_iter().filter(|row| !alive.contains(&row.node)).collect();
+    tx.run("DELETE FROM nodes WHERE seen_ms <= ?", values![dead_ms])?;
     close_all(tx, &gone)
 }
 
@@ -145,7 +148,7 @@ pub(super) fn close_instance(tx: &mut impl Tx, instance: InstanceNo) -> Applied 
 fn close_all(tx: &mut impl Tx, gone: &[Held]) -> Applied {
     for row in gone {
         let version = tx.next_version();
-        let sql = "UPDATE agents SET state = ?, version = ?, seen_ms = ?
+        let sql = "UPDATE agents SET state = ?, version = ?, seen_ms = ?, node = 0
                    WHERE vault = ? AND agent = ? AND instance = ?";
         // It was there until now, so its name can be written to for another day.
         let state = Presence::Closed as u8;

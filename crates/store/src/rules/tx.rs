@@ -16,6 +16,10 @@ use super::notice::Receipted;
 pub(crate) trait Tx {
     /// Stamp of the batch whose writes are being applied.
     fn at_ms(&self) -> WallMs;
+    /// The store's own clock, by which nodes are judged: where there is one node, its stamp.
+    fn clock_ms(&mut self) -> Result<WallMs, Failure> {
+        Ok(self.at_ms())
+    }
     /// What the writer remembers.
     fn state(&self) -> &State;
     /// What the writer remembers; changed only along with the rows behind it.

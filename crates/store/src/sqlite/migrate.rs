@@ -18,11 +18,18 @@ pub(crate) struct Migration {
 }
 
 /// Every migration in order.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "0001_initial.sql",
-    sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "0001_initial.sql",
+        sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "0002_nodes.sql",
+        sql: include_str!("../../migrations/sqlite/0002_nodes.sql"),
+    },
+];
 
 /// Why the schema cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -56,7 +56,8 @@ pub(crate) fn vault(row: &dyn Row) -> Result<VaultInfo, Failure> {
 
 /// Agents of vaults behind a version.
 pub(crate) const AGENTS: &str =
-    "SELECT a.vault, a.instance, i.instance_id, i.label, p.name, a.agent, a.role, a.profile, a.state, a.seen_ms, a.version
+    "SELECT a.vault, a.instance, i.instance_id, i.label, p.name, a.agent, a.role, a.profile, a.state, a.seen_ms, a.version,
+        a.node
      FROM agents a JOIN instances i ON i.id = a.instance JOIN persons p ON p.id = i.owner
      WHERE a.vault = ANY($1) AND a.version > $2 ORDER BY a.version";
 
@@ -80,6 +81,7 @@ pub(crate) fn agent(row: &dyn Row) -> Result<AgentRow, Failure> {
         state,
         seen_ms: row.get(9)?,
         version: row.get::<i64>(10)?.cast_unsigned(),
+        node: row.get::<i64>(11)?.cast_unsigned(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod log;
+pub(crate) mod nodes;
 pub(crate) mod search;
 pub(crate) mod stream;
 

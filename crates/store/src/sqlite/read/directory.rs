@@ -85,7 +85,7 @@ fn presence(row: &Row<'_>, column: usize) -> rusqlite::Result<Presence> {
 pub(crate) fn agents(conn: &Connection, vaults: &[VaultId], after: u64) -> rusqlite::Result<Vec<AgentRow>> {
     let sql =
         "SELECT a.vault, a.instance, i.instance_id, i.label, p.name, a.agent, a.role, a.profile, a.state,
-                      a.seen_ms, a.version
+                      a.seen_ms, a.version, a.node
                FROM agents a JOIN instances i ON i.id = a.instance JOIN persons p ON p.id = i.owner
                WHERE a.vault = ? AND a.version > ?";
     let mut statement = conn.prepare_cached(sql)?;
@@ -104,6 +104,7 @@ pub(crate) fn agents(conn: &Connection, vaults: &[VaultId], after: u64) -> rusql
                 state: presence(row, 8)?,
                 seen_ms: row.get(9)?,
                 version: row.get::<_, i64>(10)?.cast_unsigned(),
+                node: row.get::<_, i64>(11)?.cast_unsigned(),
             })
         })?;
         for row in rows {

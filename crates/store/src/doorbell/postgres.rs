@@ -1,0 +1,169 @@
+//! The doorbell over the store's own database: LISTEN and NOTIFY on one connection beside the store's. One notification per
+//! message, in a transaction of its own that waits for no disk.
+
+use super::rings::{GATHER, Rings};
+use crate::postgres::Address;
+use crate::postgres::config::{OpenError, opening};
+use futures_util::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_core::event::StoredEvent;
+use switchboard_core::port::doorbell::{Doorbell, Listener, Topic};
+use switchboard_core::random::Entropy;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_postgres::{AsyncMessage, Client};
+
+/// How long a statement may take before the connection counts as dead.
+const ANSWER: Duration = Duration::from_secs(5);
+/// An idle connection is asked whether it is alive so often.
+const PING: Duration = Duration::from_secs(3);
+
+/// Rings over the database.
+pub struct PostgresDoorbell {
+    address: Address,
+    rings: Arc<Rings>,
+    running: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for PostgresDoorbell {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "PostgresDoorbell({})", self.address)
+    }
+}
+
+impl PostgresDoorbell {
+    /// A doorbell that connects once it is known whose it is ([`Doorbell::join`], within a tokio runtime).
+    #[must_use]
+    pub fn new(address: Address, entropy: Arc<dyn Entropy>) -> Self {
+        Self { address, rings: Arc::new(Rings::new(entropy)), running: Mutex::default() }
+    }
+}
+
+impl Drop for PostgresDoorbell {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.lock().take() {
+            running.abort();
+        }
+    }
+}
+
+impl Doorbell for PostgresDoorbell {
+    fn ring(&self, topics: &[Topic]) {
+        self.rings.ring(topics);
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.rings.listen(listener);
+    }
+
+    fn committed(&self, events: &[Arc<StoredEvent>]) {
+        self.rings.committed(events);
+    }
+
+    fn join(&self, org_id: &str) {
+        let serve = serve(self.address.clone(), self.rings.clone(), channel(org_id));
+        if let Some(before) = self.running.lock().replace(tokio::spawn(serve)) {
+            before.abort();
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.rings.is_connected()
+    }
+}
+
+/// The name to listen to: PostgreSQL cuts names off at 63 bytes, and a quote would end one.
+fn channel(org_id: &str) -> String {
+    let plain = org_id.chars().filter(|it| it.is_ascii_alphanumeric() || *it == '_');
+    format!("switchboard_{}", plain.take(50).collect::<String>())
+}
+
+async fn serve(address: Address, rings: Arc<Rings>, channel: String) {
+    let mut attempt = 1;
+    loop {
+        let ended = session(&address, &rings, &channel).await;
+        attempt = if rings.is_connected() { 1 } else { attempt + 1 };
+        rings.down(&ended.to_string());
+        tokio::time::sleep(rings.retry(attempt)).await;
+    }
+}
+
+/// Serves one connection; returns why it ended.
+async fn session(address: &Address, rings: &Rings, channel: &str) -> OpenError {
+    match converse(address, rings, channel).await {
+        Ok(()) => OpenError::Server("the connection was closed".into()),
+        Err(error) => error,
+    }
+}
+
+async fn converse(address: &Address, rings: &Rings, channel: &str) -> Result<(), OpenError> {
+    let (told, mut heard) = mpsc::channel(64);
+    let client = connect(address, told).await?;
+    let listen = format!("SET synchronous_commit = off; LISTEN \"{channel}\"");
+    within(client.batch_execute(&listen)).await?;
+    tell(&client, channel, rings.hello()).await?;
+    let gathered = tokio::time::sleep(Duration::ZERO);
+    tokio::pin!(gathered);
+    loop {
+        tokio::select! {
+            message = heard.recv() => match message {
+                Some(message) => rings.hear(message.as_bytes()),
+                None => return Ok(()),
+            },
+            () = gathered.as_mut(), if !gathered.is_elapsed() => {}
+            () = rings.rung(), if gathered.is_elapsed() => {
+                if let Some(message) = rings.message() {
+                    tell(&client, channel, message).await?;
+                    gathered.as_mut().reset(Instant::now() + GATHER);
+                }
+            }
+            () = tokio::time::sleep(PING) => within(client.batch_execute("")).await?,
+        }
+    }
+}
+
+/// Connects; what is notified goes to `told`, which closes with the connection.
+async fn connect(address: &Address, told: mpsc::Sender<String>) -> Result<Client, OpenError> {
+    let (config, tls) = address.driver();
+    let connected = tokio::time::timeout(2 * ANSWER, config.connect(tls)).await;
+    let (client, mut connection) = connected.map_err(|_| silent())?.map_err(opening)?;
+    tokio::spawn(async move {
+        let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
+        while let Some(Ok(message)) = messages.next().await {
+            if let AsyncMessage::Notification(notification) = message
+                && told.send(notification.payload().to_owned()).await.is_err()
+            {
+                return;
+            }
+        }
+    });
+    Ok(client)
+}
+
+async fn tell(client: &Client, channel: &str, message: String) -> Result<(), OpenError> {
+    within(client.execute("SELECT pg_notify($1, $2)", &[&channel, &message])).await.map(drop)
+}
+
+async fn within<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, OpenError> {
+    tokio::time::timeout(ANSWER, answer).await.map_err(|_| silent())?.map_err(opening)
+}
+
+fn silent() -> OpenError {
+    OpenError::Server("the database does not answer in time".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channels_name_is_short_and_plain() {
+        assert_eq!(channel("org_01abc"), "switchboard_org_01abc");
+        let odd = channel(&"a\"; DROP TABLE events; ".repeat(9));
+        assert!(odd.len() <= 63 && odd.chars().all(|it| it.is_ascii_alphanumeric() || it == '_'));
+    }
+}

@@ -331,12 +331,12 @@ async fn what_is_wrong_is_said() {
     cluster.sql("GRANT CREATE ON DATABASE postgres TO ann");
     let url = at("ann:richtig", cluster.port, "postgres?schema=hub");
     open(&url).await.unwrap().close().await.unwrap();
-    cluster.sql("INSERT INTO hub.migrations VALUES (2, '0002_x.sql', '')");
+    cluster.sql("INSERT INTO hub.migrations VALUES (99, '0099_x.sql', '')");
     let before = cluster.sql("SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables");
     let error = said(url.clone()).await;
-    assert!(matches!(error, OpenError::Newer { found: 2, known: 1 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
     assert_eq!(cluster.sql("SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables"), before);
-    cluster.sql("DELETE FROM hub.migrations WHERE number = 2; UPDATE hub.migrations SET checksum = 'x'");
+    cluster.sql("DELETE FROM hub.migrations WHERE number = 99; UPDATE hub.migrations SET checksum = 'x'");
     let error = said(url).await;
     assert!(error.to_string().contains("0001_initial.sql"), "{error}");
 }

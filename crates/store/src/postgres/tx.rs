@@ -20,6 +20,9 @@ use switchboard_core::log::{Entry, event_digest, record_digest};
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Appended, Dedup, Receipt};
 
+/// What a transaction counts its changes of the ledger from: more units than any transaction settles.
+const LEDGER_FROM: u64 = 1 << 40;
+
 const INSERT_EVENTS: &str = "INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent,
                      to_instance, to_agent, client_id, content_digest, data)
     SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[],
@@ -156,7 +159,10 @@ impl<'t> Tx<'t> {
             }
         }
         let known = read_ahead(session, state, directory, &plan, steps)?;
-        let ledger_before = state.ledger;
+        // Other nodes move the ledger too, and what this one last saw of it may lack the unit that is settled now: a
+        // transaction counts from a value that it cannot fall below, and only its changes are taken (`ledger_onto`).
+        let ledger_before = Ledger { accepted: LEDGER_FROM, pending: LEDGER_FROM, ..Ledger::default() };
+        state.ledger = ledger_before;
         Ok(Self {
             session,
             state,

@@ -8,5 +8,7 @@ pub mod nats;
 pub mod postgres;
 #[cfg(any(feature = "nats", feature = "postgres"))]
 mod rings;
+#[cfg(any(feature = "nats", feature = "postgres"))]
+mod wired;
 
 pub use local::LocalDoorbell;

@@ -2,18 +2,15 @@
 //! for ever; a node counts as connected once it has heard its own hello over the present connection.
 
 use super::rings::{GATHER, Rings};
+use super::wired::{Line, Wired};
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
-use futures_util::StreamExt as _;
-use parking_lot::Mutex;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::event::StoredEvent;
-use switchboard_core::port::doorbell::{Doorbell, Listener, Topic};
-use switchboard_core::random::Entropy;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Between two pings of the driver; after two without an answer the connection counts as dead.
@@ -140,57 +137,11 @@ fn decoded(text: &str) -> Result<String, OpenError> {
 }
 
 /// Rings over a NATS server.
-pub struct NatsDoorbell {
-    address: Address,
-    rings: Arc<Rings>,
-    running: Mutex<Option<JoinHandle<()>>>,
-}
+pub type NatsDoorbell = Wired<Address>;
 
-impl fmt::Debug for NatsDoorbell {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "NatsDoorbell({:?})", self.address)
-    }
-}
-
-impl NatsDoorbell {
-    /// A doorbell that connects once it is known whose it is ([`Doorbell::join`], within a tokio runtime).
-    #[must_use]
-    pub fn new(address: Address, entropy: Arc<dyn Entropy>) -> Self {
-        Self { address, rings: Arc::new(Rings::new(entropy)), running: Mutex::default() }
-    }
-}
-
-impl Drop for NatsDoorbell {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.lock().take() {
-            running.abort();
-        }
-    }
-}
-
-impl Doorbell for NatsDoorbell {
-    fn ring(&self, topics: &[Topic]) {
-        self.rings.ring(topics);
-    }
-
-    fn listen(&self, listener: Listener) {
-        self.rings.listen(listener);
-    }
-
-    fn committed(&self, events: &[Arc<StoredEvent>]) {
-        self.rings.committed(events);
-    }
-
-    fn join(&self, org_id: &str) {
-        let subject = format!("switchboard.{org_id}.bell");
-        let serve = serve(self.address.clone(), self.rings.clone(), subject);
-        if let Some(before) = self.running.lock().replace(tokio::spawn(serve)) {
-            before.abort();
-        }
-    }
-
-    fn is_connected(&self) -> bool {
-        self.rings.is_connected()
+impl Line for Address {
+    fn serve(self, rings: Arc<Rings>, org_id: String) -> BoxFuture<'static, ()> {
+        serve(self, rings, format!("switchboard.{org_id}.bell")).boxed()
     }
 }
 

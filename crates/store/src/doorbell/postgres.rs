@@ -2,18 +2,14 @@
 //! message, in a transaction of its own that waits for no disk.
 
 use super::rings::{GATHER, Rings};
+use super::wired::{Line, Wired};
 use crate::postgres::Address;
 use crate::postgres::config::{OpenError, opening};
-use futures_util::{StreamExt as _, stream};
-use parking_lot::Mutex;
-use std::fmt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::event::StoredEvent;
-use switchboard_core::port::doorbell::{Doorbell, Listener, Topic};
-use switchboard_core::random::Entropy;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_postgres::{AsyncMessage, Client};
 
@@ -23,56 +19,11 @@ const ANSWER: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(3);
 
 /// Rings over the database.
-pub struct PostgresDoorbell {
-    address: Address,
-    rings: Arc<Rings>,
-    running: Mutex<Option<JoinHandle<()>>>,
-}
+pub type PostgresDoorbell = Wired<Address>;
 
-impl fmt::Debug for PostgresDoorbell {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "PostgresDoorbell({})", self.address)
-    }
-}
-
-impl PostgresDoorbell {
-    /// A doorbell that connects once it is known whose it is ([`Doorbell::join`], within a tokio runtime).
-    #[must_use]
-    pub fn new(address: Address, entropy: Arc<dyn Entropy>) -> Self {
-        Self { address, rings: Arc::new(Rings::new(entropy)), running: Mutex::default() }
-    }
-}
-
-impl Drop for PostgresDoorbell {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.lock().take() {
-            running.abort();
-        }
-    }
-}
-
-impl Doorbell for PostgresDoorbell {
-    fn ring(&self, topics: &[Topic]) {
-        self.rings.ring(topics);
-    }
-
-    fn listen(&self, listener: Listener) {
-        self.rings.listen(listener);
-    }
-
-    fn committed(&self, events: &[Arc<StoredEvent>]) {
-        self.rings.committed(events);
-    }
-
-    fn join(&self, org_id: &str) {
-        let serve = serve(self.address.clone(), self.rings.clone(), channel(org_id));
-        if let Some(before) = self.running.lock().replace(tokio::spawn(serve)) {
-            before.abort();
-        }
-    }
-
-    fn is_connected(&self) -> bool {
-        self.rings.is_connected()
+impl Line for Address {
+    fn serve(self, rings: Arc<Rings>, org_id: String) -> BoxFuture<'static, ()> {
+        serve(self, rings, channel(&org_id)).boxed()
     }
 }
 

@@ -55,7 +55,7 @@ impl Waiting {
 }
 
 /// See the module.
-pub(super) struct Rings {
+pub struct Rings {
     listeners: LocalDoorbell,
     waiting: Mutex<Waiting>,
     rung: Notify,

@@ -18,6 +18,10 @@ use switchboard_core::port::store::StoreError;
 const BATCH_RECORDS: i64 = 256;
 /// How long the task waits without being rung: other nodes ring their own.
 const IDLE: Duration = Duration::from_secs(1);
+/// The index waits for a pause this long: while messages pour in, the processors belong to them.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Longest it waits for one.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a search waits for the index to catch up.
 const SEARCH_WAIT: Duration = Duration::from_secs(2);
 /// How often it looks whether another node has.
@@ -28,10 +32,7 @@ pub(crate) async fn run(readers: Arc<Readers>, shared: Arc<Shared>) {
     loop {
         match step(&readers).await {
             Ok(true) => shared.indexed.notify_waiters(),
-            Ok(false) => {
-                // Waking in vain is no harm; not being there when it rings is no loss either, the second passes.
-                let _ = tokio::time::timeout(IDLE, shared.bell.notified()).await;
-            }
+            Ok(false) => wait(&shared).await,
             Err(StoreError::Closed) => return,
             Err(error) => {
                 tracing::warn!(%error, "the full-text index could not be brought up to date");
@@ -41,9 +42,24 @@ pub(crate) async fn run(readers: Arc<Readers>, shared: Arc<Shared>) {
     }
 }
 
+// Until there is something new and a pause in it, or somebody searches. Waking in vain is no harm; not being there when it rings
+// is no loss either, the second passes.
+async fn wait(shared: &Shared) {
+    if tokio::time::timeout(IDLE, shared.bell.notified()).await.is_err() {
+        return;
+    }
+    let pause = async { while tokio::time::timeout(PAUSE, shared.bell.notified()).await.is_ok() {} };
+    tokio::select! {
+        () = pause => {}
+        () = shared.wanted.notified() => {}
+        () = tokio::time::sleep(PATIENCE) => {}
+    }
+}
+
 /// Waits a moment for the index to come as far as `commit`. What is still missing then is found by a later search.
 pub(crate) async fn caught_up(readers: &Readers, shared: &Shared, commit: u64) -> Result<(), StoreError> {
     shared.bell.notify_one();
+    shared.wanted.notify_one();
     let waiting = async {
         loop {
             let indexed = shared.indexed.notified();
@@ -70,6 +86,8 @@ fn unreadable(failure: Failure) -> StoreError {
 async fn step(readers: &Readers) -> Result<bool, StoreError> {
     let mut client = readers.connection().await?;
     let tx = client.transaction().await.map_err(|error| failed(&error))?;
+    // What a crash takes of it is made again.
+    tx.batch_execute("SET LOCAL synchronous_commit = off").await.map_err(|error| failed(&error))?;
     let progress = "SELECT commit_no, events FROM search_progress FOR UPDATE SKIP LOCKED";
     let Some(progress) = tx.query_opt(progress, &[]).await.map_err(|error| failed(&error))? else {
         return Ok(false);

@@ -80,8 +80,10 @@ pub(crate) struct Shared {
     pub(crate) listener: Mutex<Option<Arc<dyn CommitListener>>>,
     /// The last commit this node knows of.
     pub(crate) commit: AtomicU64,
-    /// Wakes the full-text index.
+    /// Wakes the full-text index: there is something new.
     pub(crate) bell: Notify,
+    /// Somebody searches and waits for it.
+    pub(crate) wanted: Notify,
     /// Rung when this node's index has come further.
     pub(crate) indexed: Notify,
 }
@@ -93,6 +95,7 @@ impl Shared {
             listener: Mutex::new(None),
             commit: AtomicU64::new(0),
             bell: Notify::new(),
+            wanted: Notify::new(),
             indexed: Notify::new(),
         }
     }

@@ -35,13 +35,15 @@ pub struct Load {
     pub receivers: usize,
 }
 
-/// The five kinds of work that are compared.
-pub const LOADS: [Load; 5] = [
+/// The kinds of work that are compared.
+pub const LOADS: [Load; 7] = [
     Load { name: "one in flight", senders: 1, in_flight: 1, receivers: 0 },
     Load { name: "16 in flight", senders: 1, in_flight: 16, receivers: 0 },
     Load { name: "256 in flight", senders: 1, in_flight: 256, receivers: 0 },
     Load { name: "64 senders x 64", senders: 64, in_flight: 64, receivers: 0 },
     Load { name: "50 receivers", senders: 4, in_flight: 64, receivers: 50 },
+    Load { name: "16 senders", senders: 16, in_flight: 1, receivers: 0 },
+    Load { name: "16 senders x 64", senders: 16, in_flight: 64, receivers: 0 },
 ];
 
 /// A message body: number and send time in the first 16 bytes, filler after them.

@@ -41,8 +41,8 @@ struct Args {
     #[arg(long, value_delimiter = ',', value_enum)]
     only: Vec<Part>,
     /// Loads to run by number, separated by commas: 1 one in flight, 2 16 in flight, 3 256 in
-    /// flight, 4 64 senders, 5 50 receivers; all of them when left out.
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=5))]
+    /// flight, 4 64 senders, 5 50 receivers, 6 16 senders, 7 16 senders x 64; the first five when left out.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=7))]
     loads: Vec<u8>,
     /// Folder for the data of all servers; it decides which disk is measured.
     #[arg(long, default_value = "target/bench")]

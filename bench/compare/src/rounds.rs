@@ -26,6 +26,8 @@ pub enum Part {
     Machine,
     /// This project's hub.
     Switchboard,
+    /// The hub on PostgreSQL, one node and three, with NATS between them.
+    SwitchboardPostgres,
     /// NATS JetStream, message by message and in atomic batches.
     Nats,
     /// Redis Streams.
@@ -96,6 +98,8 @@ pub const SWITCHBOARD: &str = "switchboard";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contestant {
     Switchboard,
+    SwitchboardPostgres,
+    SwitchboardThreeNodes,
     Nats,
     NatsBatch,
     Redis,
@@ -108,6 +112,8 @@ impl Contestant {
     fn name(self) -> &'static str {
         match self {
             Self::Switchboard => SWITCHBOARD,
+            Self::SwitchboardPostgres => "switchboard-pg",
+            Self::SwitchboardThreeNodes => "switchboard-pg-3",
             Self::Nats => "nats",
             Self::NatsBatch => "nats-batch",
             Self::Redis => "redis",
@@ -121,6 +127,7 @@ impl Contestant {
         match part {
             Part::Machine => &[],
             Part::Switchboard => &[Self::Switchboard],
+            Part::SwitchboardPostgres => &[Self::SwitchboardPostgres, Self::SwitchboardThreeNodes],
             Part::Nats => &[Self::Nats, Self::NatsBatch],
             Part::Redis => &[Self::Redis],
             Part::Postgres => &[Self::Postgres, Self::PostgresBatch],
@@ -167,7 +174,11 @@ impl Plan {
     async fn one(&self, round: u32, contestant: Contestant, load: &Load) -> Option<Run> {
         let watch = Bystander::start();
         let ran = match contestant {
-            Contestant::Switchboard => self.switchboard.run(&self.dir, load, self.seconds).await.map(Some),
+            Contestant::Switchboard => {
+                self.switchboard.run(&self.dir, load, self.seconds, &[]).await.map(Some)
+            }
+            Contestant::SwitchboardPostgres => self.on_postgres(load, 1).await.map(Some),
+            Contestant::SwitchboardThreeNodes => self.on_postgres(load, 3).await.map(Some),
             Contestant::Nats => self.peer::<Nats<1>>(load).await,
             Contestant::NatsBatch => self.peer::<Nats<BATCH>>(load).await,
             Contestant::Redis => self.peer::<Redis>(load).await,
@@ -193,6 +204,21 @@ impl Plan {
         Some(run)
     }
 
+    /// `nodes` of the hub on a PostgreSQL and a NATS server of their own.
+    async fn on_postgres(&self, load: &Load, nodes: usize) -> Result<Outcome> {
+        let store = Postgres::<1>::start(&self.dir).await?;
+        let doorbell = Nats::<1>::start(&self.dir).await?;
+        let args = [
+            "--nodes".to_owned(),
+            nodes.to_string(),
+            "--store".to_owned(),
+            store.url(),
+            "--doorbell".to_owned(),
+            doorbell.url(),
+        ];
+        self.switchboard.run(&self.dir, load, self.seconds, &args).await
+    }
+
     /// A fresh server with an empty data directory for each run.
     async fn peer<P: Peer>(&self, load: &Load) -> Result<Option<Outcome>> {
         if load.receivers > 0 && !P::DELIVERS {
@@ -214,10 +240,13 @@ fn told(run: &Run) -> String {
     }
 }
 
-/// The loads with the given numbers (from 1), in their usual order; all of them for an empty list.
+/// Loads that run when none is named: the others are asked of the hub on PostgreSQL only.
+const USUAL_LOADS: usize = 5;
+
+/// The loads with the given numbers (from 1), in their usual order; the usual ones for an empty list.
 pub fn choose_loads(numbers: &[usize]) -> Vec<Load> {
-    let chosen = LOADS.iter().enumerate();
-    chosen.filter(|(i, _)| numbers.is_empty() || numbers.contains(&(i + 1))).map(|(_, load)| *load).collect()
+    let wanted = |number| if numbers.is_empty() { number <= USUAL_LOADS } else { numbers.contains(&number) };
+    LOADS.iter().enumerate().filter(|(i, _)| wanted(i + 1)).map(|(_, load)| *load).collect()
 }
 
 #[cfg(test)]
@@ -228,7 +257,7 @@ mod tests {
     fn loads_are_chosen_by_number() {
         let names: Vec<_> = choose_loads(&[5, 1]).iter().map(|load| load.name).collect();
         assert_eq!(names, ["one in flight", "50 receivers"]);
-        assert_eq!(choose_loads(&[]).len(), LOADS.len());
+        assert_eq!(choose_loads(&[]).len(), USUAL_LOADS);
     }
 
     #[test]

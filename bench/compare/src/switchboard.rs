@@ -36,9 +36,9 @@ struct BenchOut {
 }
 
 impl Switchboard {
-    /// Runs one load. `dir` is handed over as `TMPDIR`, so that the hub's temporary data directory
+    /// Runs one load, with `args` for where the hub runs. `dir` is handed over as `TMPDIR`, so that the hub's temporary data directory
     /// lies on the same disk as the data of the peers.
-    pub async fn run(&self, dir: &Path, load: &Load, seconds: f64) -> Result<Outcome> {
+    pub async fn run(&self, dir: &Path, load: &Load, seconds: f64, args: &[String]) -> Result<Outcome> {
         let folder = tempfile::Builder::new().prefix("switchboard-").tempdir_in(dir)?;
         let (out, log) = (folder.path().join("out.json"), folder.path().join("log"));
         let mut command = Command::new(&self.program);
@@ -46,7 +46,7 @@ impl Switchboard {
         command.arg("--senders").arg(load.senders.to_string());
         command.arg("--in-flight").arg(load.in_flight.to_string());
         command.arg("--receivers").arg(load.receivers.to_string());
-        command.arg("--seconds").arg(seconds.to_string()).args(&self.more_args);
+        command.arg("--seconds").arg(seconds.to_string()).args(args).args(&self.more_args);
         let mut process = Process::start_with_output(&mut command, Signal::TERM, &out, &log)?;
         let limit = Duration::from_secs_f64(seconds * 3.0) + Duration::from_mins(2);
         process.wait_for_success(limit).await.context("switchboard bench bus")?;
@@ -85,7 +85,7 @@ mod tests {
     #[tokio::test]
     async fn the_load_is_passed_on_and_the_document_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let outcome = program("switchboard").run(folder.path(), &LOADS[4], 0.5).await.unwrap();
+        let outcome = program("switchboard").run(folder.path(), &LOADS[4], 0.5, &[]).await.unwrap();
         let args = std::fs::read_to_string(folder.path().join("args")).unwrap();
         assert_eq!(
             args.trim(),
@@ -98,7 +98,7 @@ mod tests {
     #[tokio::test]
     async fn a_failing_bench_is_an_error_with_its_words() {
         let folder = tempfile::tempdir().unwrap();
-        let error = program("switchboard-failing").run(folder.path(), &LOADS[0], 0.1).await.unwrap_err();
+        let error = program("switchboard-failing").run(folder.path(), &LOADS[0], 0.1, &[]).await.unwrap_err();
         assert!(format!("{error:#}").contains("disk full"), "{error:#}");
     }
 

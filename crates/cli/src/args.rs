@@ -449,6 +449,23 @@ pub struct BenchBus {
     /// Measure the memory of so many idle sockets instead.
     #[arg(long, value_name = "SOCKETS", conflicts_with_all = ["senders", "in_flight", "receivers", "seconds"])]
     pub idle: Option<usize>,
+    /// The hub.
+    #[command(flatten)]
+    pub hubs: BenchHubs,
+}
+
+/// What a bench starts, unless `--url` names a hub that runs.
+#[derive(Debug, Clone, Args)]
+pub struct BenchHubs {
+    /// Nodes; connections are spread over them, receivers elsewhere than senders.
+    #[arg(long, default_value_t = 1)]
+    pub nodes: usize,
+    /// The store of the nodes: `postgres://…`, with a database that may be written to. Else SQLite in a temporary directory.
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+    /// The doorbell of the nodes: `nats://…` or `postgres`.
+    #[arg(long, value_name = "URL", requires = "store")]
+    pub doorbell: Option<String>,
 }
 
 /// `bench page`.
@@ -463,6 +480,9 @@ pub struct BenchPage {
     /// Messages a page, up to 200.
     #[arg(long, default_value_t = 200)]
     pub size: usize,
+    /// The hub.
+    #[command(flatten)]
+    pub hubs: BenchHubs,
 }
 
 #[cfg(test)]

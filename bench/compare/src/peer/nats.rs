@@ -47,6 +47,11 @@ pub struct Publisher {
 }
 
 impl<const BATCH: usize> Nats<BATCH> {
+    /// Where a hub finds it.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
     async fn connect(&self) -> Result<Client> {
         let options = ConnectOptions::new().subscription_capacity(MESSAGES_BUFFERED);
         Ok(options.connect(format!("127.0.0.1:{}", self.port)).await?)

@@ -35,6 +35,11 @@ pub struct Publisher<const BATCH: usize> {
 }
 
 impl<const BATCH: usize> Postgres<BATCH> {
+    /// Where a hub finds it.
+    pub fn url(&self) -> String {
+        format!("postgres://{ROLE}@127.0.0.1:{}/postgres?sslmode=disable", self.port)
+    }
+
     async fn connect(&self) -> Result<Client> {
         let config = format!("host=127.0.0.1 port={} user={ROLE} dbname=postgres", self.port);
         let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;

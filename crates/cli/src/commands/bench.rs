@@ -14,25 +14,25 @@ mod room;
 mod send;
 mod wire;
 
-use crate::args::{BenchBus, BenchPage, Global};
+use crate::args::{BenchBus, BenchHubs, BenchPage, Global};
 use crate::failure::{Exit, Failure};
 use crate::signals::Signals;
 use crate::terminal::Output;
 use child::Target;
 
 /// Most connections of one bench.
-const CONNECTIONS_MAX: usize = 20_000;
+const CONNECTIONS_MAX: usize = 60_000;
 
 /// Measures the bus.
 pub async fn bus(global: &Global, output: Output, bench: &BenchBus) -> Result<(), Failure> {
     check(bench)?;
     crate::limits::raise_open_files();
     if let Some(sockets) = bench.idle {
-        let idle = on_hub(global, async |target| idle::run(target, sockets).await).await?;
+        let idle = on_hub(global, &bench.hubs, async |target| idle::run(target, sockets).await).await?;
         output.show(&idle, idle::Idle::text);
         return Ok(());
     }
-    let report = on_hub(global, async |target| load::run(target, bench).await).await?;
+    let report = on_hub(global, &bench.hubs, async |target| load::run(target, bench).await).await?;
     output.show(&report, report::Report::text);
     if report.is_sound() {
         return Ok(());
@@ -45,7 +45,7 @@ pub async fn page(global: &Global, output: Output, bench: &BenchPage) -> Result<
     if bench.messages == 0 || bench.pages == 0 || !(1..=200).contains(&bench.size) {
         return Err(Failure::usage("--messages and --pages must be at least 1, --size 1 to 200."));
     }
-    let report = on_hub(global, async |target| page::run(target, bench).await).await?;
+    let report = on_hub(global, &bench.hubs, async |target| page::run(target, bench).await).await?;
     output.show(&report, page::Pages::text);
     Ok(())
 }
@@ -57,6 +57,9 @@ fn check(bench: &BenchBus) -> Result<(), Failure> {
         || bench.idle.is_some_and(|idle| !(1..=CONNECTIONS_MAX).contains(&idle))
     {
         return Err(Failure::usage(format!("At least one sender, at most {CONNECTIONS_MAX} connections.")));
+    }
+    if !(1..=64).contains(&bench.hubs.nodes) || (bench.hubs.nodes > 1 && bench.hubs.store.is_none()) {
+        return Err(Failure::usage("--nodes: 1 to 64, and more than one only with --store postgres://…"));
     }
     if !(1..=4096).contains(&bench.in_flight) {
         return Err(Failure::usage("--in-flight: 1 to 4096."));
@@ -73,10 +76,11 @@ fn check(bench: &BenchBus) -> Result<(), Failure> {
 /// Runs `measure` against a hub of its own, or the one that was named, and cleans up also when interrupted.
 async fn on_hub<T>(
     global: &Global,
+    hubs: &BenchHubs,
     measure: impl AsyncFnOnce(&Target) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let mut signals = Signals::listen();
-    let target = Target::find_or_start(global).await?;
+    let target = Target::find_or_start(global, hubs).await?;
     let measured = tokio::select! {
         measured = measure(&target) => measured,
         () = signals.next() => Err(Failure::no("Interrupted.")),

@@ -2,7 +2,7 @@
 
 use super::broken;
 use crate::api::Api;
-use crate::args::Global;
+use crate::args::{BenchHubs, Global};
 use crate::failure::Failure;
 use crate::place::Admin;
 use crate::terminal;
@@ -22,11 +22,11 @@ const TICKS_PER_S: u64 = 100;
 
 /// What is measured.
 pub struct Target {
-    /// Its owner's routes.
+    /// The owner's routes, of one node.
     pub api: Api,
-    /// Where it listens.
-    pub address: SocketAddr,
-    own: Option<Own>,
+    /// Where the nodes listen.
+    addresses: Vec<SocketAddr>,
+    own: Vec<Own>,
 }
 
 struct Own {
@@ -35,57 +35,76 @@ struct Own {
 }
 
 impl Target {
-    /// The hub that `--url` names, else a fresh one of this program.
-    pub async fn find_or_start(global: &Global) -> Result<Self, Failure> {
+    /// The hub that `--url` names, else fresh nodes of this program.
+    pub async fn find_or_start(global: &Global, hubs: &BenchHubs) -> Result<Self, Failure> {
         if global.url.as_deref().is_some_and(|url| !url.is_empty()) {
             let api = Api::find(global)?;
             terminal::note(&format!(
                 "Measuring the hub at {}; the vaults bench-* that it gets stay there.",
                 api.url
             ));
-            let address = resolve(&api.url).await?;
-            return Ok(Self { api, address, own: None });
+            let addresses = vec![resolve(&api.url).await?];
+            return Ok(Self { api, addresses, own: Vec::new() });
         }
-        let dir = tempfile::Builder::new().prefix("switchboard-bench-").tempdir();
-        let dir = dir.map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
-        let data = dir.path().join("data");
-        let child = start(&data).await?;
-        let admin = Admin::read(&data)?.ok_or_else(|| broken("the hub wrote no admin.json"))?;
-        let address = resolve(&admin.url).await?;
-        let api = Api::open(&admin.url, admin.token, true, PATIENCE, &Trust::default())?;
-        Ok(Self { api, address, own: Some(Own { child, dir }) })
+        let (mut addresses, mut own, mut api) = (Vec::new(), Vec::new(), None);
+        for _ in 0..hubs.nodes {
+            let dir = tempfile::Builder::new().prefix("switchboard-bench-").tempdir();
+            let dir = dir.map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
+            let data = dir.path().join("data");
+            own.push(Own { child: start(&data, hubs).await?, dir });
+            let admin = Admin::read(&data)?.ok_or_else(|| broken("the hub wrote no admin.json"))?;
+            addresses.push(resolve(&admin.url).await?);
+            api = Some(Api::open(&admin.url, admin.token, true, PATIENCE, &Trust::default())?);
+        }
+        let api = api.ok_or_else(|| Failure::usage("--nodes: at least 1."))?;
+        Ok(Self { api, addresses, own })
+    }
+
+    /// Where the connection of this number goes.
+    pub fn address(&self, number: usize) -> SocketAddr {
+        self.addresses[number % self.addresses.len()]
     }
 
     /// The directory whose disk the hub writes to, if it is on this machine for this bench.
     pub fn dir(&self) -> Option<&Path> {
-        self.own.as_ref().map(|own| own.dir.path())
+        self.own.first().map(|own| own.dir.path())
     }
 
-    fn pid(&self) -> Option<u32> {
-        self.own.as_ref()?.child.id()
-    }
-
-    /// Processor time the hub has used, in microseconds; Linux only.
-    pub fn cpu_us(&self) -> Option<u64> {
-        cpu_us_of(self.pid()?)
-    }
-
-    /// Memory of the hub that is in use, in bytes; Linux only.
-    pub fn rss_bytes(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-    }
-
-    /// Ends the hub if it was started for this, and removes its data.
-    pub async fn stop(self) -> Result<(), Failure> {
-        let Some(Own { mut child, dir }) = self.own else { return Ok(()) };
-        drop(child.stdin.take());
-        if tokio::time::timeout(PATIENCE, child.wait()).await.is_err() {
-            child.kill().await.map_err(broken)?;
+    /// Adds up what each node has; `None` when it is not known of one, or none is ours.
+    fn sum(&self, of: impl Fn(u32) -> Option<u64>) -> Option<u64> {
+        if self.own.is_empty() {
+            return None;
         }
-        dir.close().map_err(|error| Failure::file(&std::env::temp_dir(), &error))
+        self.own.iter().map(|own| of(own.child.id()?)).sum()
     }
+
+    /// Processor time the nodes have used, in microseconds; Linux only.
+    pub fn cpu_us(&self) -> Option<u64> {
+        self.sum(cpu_us_of)
+    }
+
+    /// Memory of the nodes that is in use, in bytes; Linux only.
+    pub fn rss_bytes(&self) -> Option<u64> {
+        self.sum(rss_bytes_of)
+    }
+
+    /// Ends the nodes that were started for this, and removes their data.
+    pub async fn stop(self) -> Result<(), Failure> {
+        for Own { mut child, dir } in self.own {
+            drop(child.stdin.take());
+            if tokio::time::timeout(PATIENCE, child.wait()).await.is_err() {
+                child.kill().await.map_err(broken)?;
+            }
+            dir.close().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
+        }
+        Ok(())
+    }
+}
+
+fn rss_bytes_of(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 /// Processor time a process has used, in microseconds; Linux only.
@@ -97,7 +116,7 @@ pub fn cpu_us_of(pid: u32) -> Option<u64> {
     Some((ticks(11)? + ticks(12)?) * (1_000_000 / TICKS_PER_S))
 }
 
-async fn start(data: &Path) -> Result<Child, Failure> {
+async fn start(data: &Path, hubs: &BenchHubs) -> Result<Child, Failure> {
     let program = std::env::current_exe().map_err(broken)?;
     let mut command = Command::new(program);
     command.args([
@@ -117,6 +136,9 @@ async fn start(data: &Path) -> Result<Child, Failure> {
             command.env_remove(name);
         }
     }
+    // Passwords in addresses stay out of the list of processes.
+    command.envs(hubs.store.iter().map(|url| ("SWITCHBOARD_STORE_URL", url)));
+    command.envs(hubs.doorbell.iter().map(|url| ("SWITCHBOARD_DOORBELL_URL", url)));
     let mut child = command.spawn().map_err(broken)?;
     let output = child.stdout.take().ok_or_else(|| broken("the hub has no output"))?;
     let mut lines = BufReader::new(output).lines();

@@ -55,7 +55,7 @@ pub async fn run(target: &Target, sockets: usize) -> Result<Idle, Failure> {
         if number == FIRST {
             before = target.rss_bytes();
         }
-        open.push(room.connect(&token, &format!("idle-{number}"), &place).await?.into_stream());
+        open.push(room.connect(number, &token, &format!("idle-{number}"), &place).await?.into_stream());
     }
     let after = target.rss_bytes();
     let alive = open.iter().filter(|stream| stream.peer_addr().is_ok()).count();

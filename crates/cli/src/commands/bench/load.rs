@@ -35,14 +35,14 @@ pub async fn run(target: &Target, bench: &BenchBus) -> Result<Report, Failure> {
     let mut receivers = Vec::new();
     for number in 0..bench.receivers {
         let token = room.token(&format!("r{number}")).await?;
-        receivers.push(room.connect(&token, &format!("r{number}"), &shared).await?);
+        receivers.push(room.connect(number + 1, &token, &format!("r{number}"), &shared).await?);
     }
     let mut senders = Vec::new();
     for number in 0..bench.senders {
         let agent = format!("s{number}");
         // Without receivers nobody shall receive anything, so every sender is alone in a vault.
         let place = if bench.receivers > 0 { shared.clone() } else { room.place(&agent).await? };
-        let wire = room.connect(&room.token(&agent).await?, &agent, &place).await?;
+        let wire = room.connect(number, &room.token(&agent).await?, &agent, &place).await?;
         let template = Template::new(room.run, number, &agent, &place.channel, bench.body_bytes);
         senders.push(Ready { wire, template });
     }
@@ -164,6 +164,7 @@ impl Outcome {
         };
         Report {
             senders: bench.senders,
+            nodes: bench.hubs.nodes,
             in_flight: bench.in_flight,
             receivers: bench.receivers,
             body_bytes: bench.body_bytes,

@@ -70,7 +70,7 @@ pub async fn run(target: &Target, bench: &BenchPage) -> Result<Pages, Failure> {
     let room = Room::open(target).await?;
     let place = room.place("page").await?;
     let token = room.token("page").await?;
-    let wire = room.connect(&token, "s0", &place).await?;
+    let wire = room.connect(0, &token, "s0", &place).await?;
     let clock = SystemClock::default();
     let every = (bench.messages / bench.pages).max(1);
     let cursors = fill(
@@ -149,11 +149,11 @@ struct Reader {
 
 impl Reader {
     async fn open(target: &Target, bearer: String) -> io::Result<Self> {
-        let stream = TcpStream::connect(target.address).await?;
+        let stream = TcpStream::connect(target.address(0)).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream: BufReader::with_capacity(64 * 1024, stream),
-            host: target.address.to_string(),
+            host: target.address(0).to_string(),
             bearer,
         })
     }

@@ -17,6 +17,8 @@ pub struct Machine {
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// As asked for.
+    pub nodes: usize,
+    /// As asked for.
     pub senders: usize,
     /// As asked for.
     pub in_flight: usize,
@@ -42,13 +44,13 @@ pub struct Report {
     pub duplicated: u64,
     /// Out of order, or with a gap that no cursor explains.
     pub misordered: u64,
-    /// Processor time of the hub per acknowledged message, deliveries included; Linux only.
+    /// Processor time of all nodes per acknowledged message, deliveries included; the database's is not in it. Linux only.
     pub hub_cpu_us_per_msg: Option<f64>,
     /// The same per delivery, those that senders got of each other included.
     pub hub_cpu_us_per_delivery: Option<f64>,
     /// Processor time of the load itself per acknowledged message: it shares the cores, so it should be the smaller.
     pub load_cpu_us_per_msg: Option<f64>,
-    /// Memory of the hub at the end, in MiB; Linux only.
+    /// Memory of all nodes at the end, in MiB; Linux only.
     pub hub_rss_mb: Option<f64>,
     /// The machine.
     #[serde(flatten)]
@@ -69,8 +71,8 @@ impl Report {
             None => "not known here".to_owned(),
         };
         let load = format!(
-            "{} senders x {} in flight, {} receivers, {} bytes, {} s",
-            self.senders, self.in_flight, self.receivers, self.body_bytes, self.seconds
+            "{} nodes, {} senders x {} in flight, {} receivers, {} bytes, {} s",
+            self.nodes, self.senders, self.in_flight, self.receivers, self.body_bytes, self.seconds
         );
         let mut facts = vec![
             ("load", load),

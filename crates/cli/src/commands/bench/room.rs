@@ -50,10 +50,16 @@ impl<'a> Room<'a> {
         self.target.api.post("/admin/v1/tokens", &TokenIn { label, owner: None, rights: None }).await
     }
 
-    /// A connection that has announced one agent.
-    pub async fn connect(&self, token: &TokenOut, agent: &str, place: &Place) -> Result<Wire, Failure> {
+    /// A connection to the node of this number that has announced one agent.
+    pub async fn connect(
+        &self,
+        node: usize,
+        token: &TokenOut,
+        agent: &str,
+        place: &Place,
+    ) -> Result<Wire, Failure> {
         let agents = json!([{ "agent_id": agent, "role": "bench", "vault_id": place.vault_id }]);
         let hello = json!({ "t": "hello", "instance_id": token.instance_id, "agents": agents });
-        Wire::open(self.target.address, &token.token, &hello.to_string()).await.map_err(broken)
+        Wire::open(self.target.address(node), &token.token, &hello.to_string()).await.map_err(broken)
     }
 }

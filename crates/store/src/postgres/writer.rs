@@ -10,9 +10,10 @@ use super::plan::Plan;
 use super::session::{Session, Step};
 use super::state::{self, LOCK_HEAD};
 use super::tx::{Begin, Mark, Tx};
+use crate::moving;
 use crate::rules::failure::Failure;
 use crate::rules::value::Row;
-use crate::rules::{self, install};
+use crate::rules::{self, Tx as _, install};
 use crate::sqlite::queue::{Habit, Queue, Weigh};
 use crate::sqlite::state::State;
 use parking_lot::Mutex;
@@ -185,6 +186,10 @@ impl Writer {
             tx.at_ms = at_ms;
             if let Some(found) = install::find(tx)? {
                 return Ok(found);
+            }
+            // Marked since this node looked: another hub is about to arrive here.
+            if let Some(mark) = tx.one(moving::READ_MARK, &[], moving::Mark::of)? {
+                return Err(Failure::Inconsistent(mark.to_string()));
             }
             install::make(tx, genesis)?;
             install::find(tx)?.ok_or_else(|| Failure::Inconsistent("the installation is not there".into()))

@@ -76,7 +76,7 @@ pub async fn open(dir: &Path, config: &Config) -> Result<Opened, Failure> {
 
 #[cfg(feature = "postgres")]
 async fn open_database(dir: &Path, config: &Config) -> Result<Opened, Failure> {
-    use switchboard_store::postgres::{Address, OpenError, Options, PostgresStore};
+    use switchboard_store::postgres::{Address, Options, PostgresStore};
     crate::place::make(dir)?;
     let options = Options { search: config.store.search, ..Options::default() };
     let opened = match Address::parse(&config.store.url) {

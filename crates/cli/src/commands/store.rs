@@ -30,7 +30,9 @@ impl Place {
     fn parse(url: &str) -> Result<Self, Failure> {
         match url.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => Self::directory(Path::new(path)),
-            Some(("postgres" | "postgresql", _)) => Self::database(url),
+            Some(("postgres" | "postgresql", _)) => {
+                address(url).map(|address| Self::Database(Box::new(address)))
+            }
             // What it holds may be a password.
             _ => Err(Failure::usage("A store is `sqlite:DIR` or `postgres://USER:PASSWORD@HOST/DATABASE`.")),
         }
@@ -46,17 +48,16 @@ impl Place {
         Ok(Self::Directory(dir))
     }
 
-    fn database(url: &str) -> Result<Self, Failure> {
-        let address = Address::parse(url).map_err(|error| Failure::usage(format!("{error}.")))?;
-        Ok(Self::Database(Box::new(address)))
-    }
-
     fn name(&self) -> String {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
             Self::Database(address) => address.to_string(),
         }
     }
+}
+
+fn address(url: &str) -> Result<Address, Failure> {
+    Address::parse(url).map_err(|error| Failure::usage(format!("{error}.")))
 }
 
 /// What a copy was.
@@ -223,7 +224,7 @@ pub async fn restore_into(
     building: &Path,
     verify: impl AsyncFnOnce() -> Result<(), Failure>,
 ) -> Result<Copied, Failure> {
-    let Place::Database(address) = Place::database(url)? else { unreachable!("a database was parsed") };
+    let address = address(url)?;
     let now_ms = SystemClock::default().wall_ms();
     let to = Closed::open(&address).await.map_err(|error| failure(&error))?;
     arrive(&to, "a backup", now_ms, async || {

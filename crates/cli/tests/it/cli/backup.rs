@@ -137,7 +137,7 @@ fn a_changed_message_is_found_by_verifying() {
     let data = dir.path().join("changed");
     std::fs::create_dir(&data).unwrap();
     std::fs::copy(&copy, data.join("switchboard.db")).unwrap();
-    let hub = Hub::start_on(&data, &[]);
+    let _hub = Hub::start_on(&data, &[]);
     let verified = run(program(&["log", "verify", "--json", "--data-dir"]).arg(&data));
     assert_eq!(verified.code, 1, "{verified:?}");
     let report: Value = serde_json::from_str(&verified.stdout).unwrap();

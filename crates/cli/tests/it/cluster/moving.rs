@@ -4,7 +4,7 @@ use super::{CLUSTER, received, text, until};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Output, Stdio};
-use switchboard_testkit::{PATIENCE, Process, Socket, Token};
+use switchboard_testkit::{Http, PATIENCE, Process, Socket, Token};
 use tokio::process::{Child, Command};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_switchboard");
@@ -75,6 +75,17 @@ impl Room {
         Self { channel, vault, a: hub.token("a").await, b: hub.token("b").await }
     }
 
+    /// Sends a message under an idempotency key; returns the answer's bytes.
+    async fn post(&self, hub: &Process, id: &str) -> String {
+        let mut message = self.message(id);
+        message.as_object_mut().unwrap().remove("t");
+        let key = [("Idempotency-Key", "key-1")];
+        let http = Http::new(&hub.url, &self.a.bearer);
+        let answer = http.post_raw("/v1/messages", message.to_string(), &key).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.text
+    }
+
     async fn agent(&self, hub: &Process, name: &str, cursor: Option<u64>) -> Socket {
         let token = if name == "a" { &self.a } else { &self.b };
         let mut socket = Socket::connect(&hub.url, &token.bearer).await.expect("the bearer is good");
@@ -100,7 +111,7 @@ async fn assert_log_holds(hub: &Process) {
 }
 
 /// A hub with five messages of a, of which b has seen three; stopped in order.
-async fn lived_in(dir: &Path) -> (Room, Vec<Value>, Value) {
+async fn lived_in(dir: &Path) -> (Room, Vec<Value>, Value, String) {
     let hub = serve(dir, None).await;
     let room = Room::of(&hub).await;
     let (mut a, mut b) = (room.agent(&hub, "a", None).await, room.agent(&hub, "b", None).await);
@@ -113,19 +124,18 @@ async fn lived_in(dir: &Path) -> (Room, Vec<Value>, Value) {
     b.send(&json!({ "t": "message.receipt", "gid": stored[0]["gid"], "by": "b", "state": "read" })).await;
     b.barrier().await;
     b.close().await;
-    for id in ["m4", "m5"] {
-        stored.push(a.ask(&room.message(id)).await);
-    }
+    stored.push(a.ask(&room.message("m4")).await);
+    let posted = room.post(&hub, "m5").await;
     a.close().await;
     let status = status(&hub).await;
     hub.terminate().await;
-    (room, stored, status)
+    (room, stored, status, posted)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_client_goes_on_from_its_cursor_on_the_database() {
     let (old, new, (url, _)) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), fresh().await);
-    let (room, stored, before) = lived_in(old.path()).await;
+    let (room, stored, before, posted) = lived_in(old.path()).await;
     let from = format!("sqlite:{}", old.path().display());
     let copied = json_of(&["store", "copy", "--from", &from, "--to", &url]).await;
     assert_eq!((&copied["ok"], &copied["epoch"]), (&json!(true), &before["epoch"]), "{copied}");
@@ -145,12 +155,19 @@ async fn every_client_goes_on_from_its_cursor_on_the_database() {
         (&again["t"], &again["gid"], &again["seq"]),
         (&json!("message.stored"), &stored[1]["gid"], &json!(2))
     );
+    assert_eq!(room.post(&hub, "m5").await, posted, "byte for byte");
     let mut reply = room.message("m6");
     reply["reply_to"] = stored[0]["gid"].clone();
     assert_eq!(a.ask(&reply).await["seq"], 6, "ids from before the move lead to their messages");
     assert_eq!(received(&mut b, 1).await, [(6, "m6".into())]);
     assert!(b.drain_of("message.deliver").await.is_empty());
     assert_log_holds(&hub).await;
+    let found = Http::new(&hub.url, &room.b.bearer).get("/v1/search?q=m2").await;
+    assert!(
+        found.text.contains(stored[1]["gid"].as_str().unwrap()),
+        "the index is made anew: {}",
+        found.text
+    );
     // The old place is closed, for the hub and for a second copy.
     let data = old.path().to_str().unwrap();
     let said = refused(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data], "SB0212").await;

@@ -21,7 +21,9 @@ pub(crate) use entry::{Entry, Key, key};
 
 use super::failure::Failure;
 use super::state::Counter;
-use build::{Build, Source};
+use build::Build;
+#[cfg(feature = "postgres")]
+use build::Source;
 use run::{Run, part_id};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use std::cmp::Reverse;

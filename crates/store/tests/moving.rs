@@ -172,6 +172,12 @@ async fn who_left_stays_closed_and_ids_go_along() {
         appended(&commit(&store, vec![Write::Append(with_id(finding(me), "new", 1))]).await[0]).id.seq,
         3
     );
+    // Also once this node is sure that nobody else commits.
+    for id in ["new1", "new2", "new3"] {
+        assert!(!appended(&commit(&store, vec![Write::Append(with_id(finding(me), id, 1))]).await[0]).repeat);
+        let again = appended(&commit(&store, vec![Write::Append(with_id(finding(me), "gone", 1))]).await[0]);
+        assert_eq!((again.id.seq, again.repeat), (1, true));
+    }
     store.close().await.unwrap();
     // A second time: the target holds a hub by now, and so does every other way in.
     let error = into_database(dir.path(), &url).await.unwrap_err();

@@ -52,8 +52,8 @@ const QUERIES: [&str; 7] = [
     ids::ANY_HASHED,
 ];
 
-/// Reads everything, as of one moment; what only this node knows is taken over from `old`. Returns the directory's count.
-pub(crate) fn load(session: &Session, old: &State) -> Result<(State, i64), Failure> {
+/// Reads everything, as of one moment; what only this node knows is taken over from `old`. Returns the head as well.
+pub(crate) fn load(session: &Session, old: &State) -> Result<(State, HeadRow), Failure> {
     let mut steps = vec![Step::Plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")];
     steps.extend(QUERIES.map(|sql| Step::One(sql, Vec::new())));
     steps.push(Step::Plain("COMMIT"));
@@ -99,7 +99,7 @@ pub(crate) fn load(session: &Session, old: &State) -> Result<(State, i64), Failu
         let row: &dyn Row = row;
         state.hashed_ids = row.get(0)?;
     }
-    Ok((state, head.directory))
+    Ok((state, head))
 }
 
 fn stream(state: &mut State, row: &dyn Row) -> Result<(), Failure> {

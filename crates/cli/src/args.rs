@@ -92,8 +92,11 @@ pub enum Command {
     Log(Log),
     /// Write a consistent copy of the running hub's data to a new file.
     Backup(Backup),
-    /// Make a data directory of a backup.
+    /// Make a hub's store of a backup: a data directory, or a PostgreSQL database.
     Restore(Restore),
+    /// The hub's store itself, while no hub runs on it: move it to another place.
+    #[command(subcommand)]
+    Store(Store),
     /// The configuration file.
     #[command(subcommand)]
     Config(Config),
@@ -401,6 +404,31 @@ pub struct Backup {
 pub struct Restore {
     /// What `switchboard backup` wrote.
     pub file: PathBuf,
+    /// Where to: `sqlite:DIR` or `postgres://USER:PASSWORD@HOST/DATABASE`, with nothing in it. [default: the database of the
+    /// configuration's `store.url`, else the data directory]
+    #[arg(long, value_name = "URL")]
+    pub to: Option<String>,
+}
+
+/// `store`.
+#[derive(Debug, Subcommand)]
+pub enum Store {
+    /// Copy a hub to another store, verify the copy and close the first one: clients go on from their cursors at the new place.
+    Copy {
+        /// Where it is: `sqlite:DIR` or `postgres://USER:PASSWORD@HOST/DATABASE`. [default: the data directory]
+        #[arg(long, value_name = "URL")]
+        from: Option<String>,
+        /// Where it goes, with nothing in it. [default: the configuration's `store.url`, which keeps its password out of the
+        /// command line]
+        #[arg(long, value_name = "URL")]
+        to: Option<String>,
+    },
+    /// Let a hub start again on a store that was copied away. Its clients start over.
+    Reopen {
+        /// The store. [default: the data directory]
+        #[arg(value_name = "URL")]
+        store: Option<String>,
+    },
 }
 
 /// `config`.

@@ -19,6 +19,11 @@ pub mod send;
 pub mod serve;
 pub mod shell;
 pub mod status;
+#[cfg(feature = "postgres")]
+pub mod store;
+#[cfg(not(feature = "postgres"))]
+#[path = "commands/store_absent.rs"]
+pub mod store;
 pub mod swarm;
 pub mod task;
 pub mod thread;
@@ -36,6 +41,7 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
         Command::Demo => demo::run(output).await,
         Command::Doctor => doctor::run(global, output).await,
         Command::Restore(restore) => restore::run(global, output, &restore).await,
+        Command::Store(command) => store::run(global, output, command).await,
         Command::Bench(Bench::Bus(bench)) => bench::bus(global, output, &bench).await,
         Command::Bench(Bench::Page(bench)) => bench::page(global, output, &bench).await,
         Command::Log(command) => log::run(global, output, &command).await,

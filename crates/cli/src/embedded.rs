@@ -20,6 +20,7 @@ use switchboard_protocol::admin::TokenOut;
 use switchboard_server::trace::Traces;
 use switchboard_server::{Doors, listen};
 use switchboard_store::doorbell::LocalDoorbell;
+use switchboard_store::moving::Mark;
 use switchboard_store::sqlite::{OpenError, Options, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -75,7 +76,7 @@ pub async fn open(dir: &Path, config: &Config) -> Result<Opened, Failure> {
 
 #[cfg(feature = "postgres")]
 async fn open_database(dir: &Path, config: &Config) -> Result<Opened, Failure> {
-    use switchboard_store::postgres::{Address, OpenError, Options, PostgresStore};
+    use switchboard_store::postgres::{Address, Options, PostgresStore};
     crate::place::make(dir)?;
     let options = Options { search: config.store.search, ..Options::default() };
     let opened = match Address::parse(&config.store.url) {
@@ -84,14 +85,31 @@ async fn open_database(dir: &Path, config: &Config) -> Result<Opened, Failure> {
     };
     match opened {
         Ok(store) => Ok(Opened { store: Arc::new(store), backend: "postgres" }),
-        Err(error @ OpenError::Newer { .. }) => {
-            let message = format!("The store cannot be used: {error}. Nothing was changed.");
-            Err(Failure::new(Exit::Refused, "SB0204", message).next("start the newer version again"))
-        }
-        Err(error) => {
-            Err(Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}.")))
-        }
+        Err(error) => Err(database_failure(&error)),
     }
+}
+
+/// Why a database does not open.
+#[cfg(feature = "postgres")]
+pub fn database_failure(error: &switchboard_store::postgres::OpenError) -> Failure {
+    use switchboard_store::postgres::OpenError;
+    match error {
+        OpenError::Newer { .. } => {
+            let message = format!("The store cannot be used: {error}. Nothing was changed.");
+            Failure::new(Exit::Refused, "SB0204", message).next("start the newer version again")
+        }
+        OpenError::Moving(mark) => on_the_move("The database", mark),
+        _ => Failure::new(Exit::Refused, "SB0205", format!("The store cannot be used: {error}.")),
+    }
+}
+
+fn on_the_move(store: &str, mark: &Mark) -> Failure {
+    let next = if mark.left {
+        "start the hub there; `switchboard store reopen` if it is to go on here after all"
+    } else {
+        "copy or restore into it again"
+    };
+    Failure::new(Exit::Refused, "SB0212", format!("{store} is not to be used: {mark}.")).next(next)
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -102,17 +120,28 @@ async fn open_database(_: &Path, _: &Config) -> Result<Opened, Failure> {
 
 /// Opens the store in `dir`. Blocks on the disk.
 pub fn open_store(dir: &Path, config: &Config) -> Result<SqliteStore, Failure> {
-    let options = Options {
+    SqliteStore::open_dir(dir, store_options(config)).map_err(|error| open_failure(dir, &error))
+}
+
+/// The same although it is on the move.
+#[cfg(feature = "postgres")]
+pub fn open_moving(dir: &Path, config: &Config) -> Result<SqliteStore, Failure> {
+    let options = Options { moving: true, ..store_options(config) };
+    SqliteStore::open_dir(dir, options).map_err(|error| open_failure(dir, &error))
+}
+
+fn store_options(config: &Config) -> Options {
+    Options {
         clock: Arc::new(SystemClock::default()),
         disk_reserve_bytes: config.store.disk_reserve_mib.checked_mul(1 << 20).unwrap_or(DISK_RESERVE_BYTES),
         search: config.store.search,
         wal_bytes: WAL_BYTES,
         ..Options::default()
-    };
-    SqliteStore::open_dir(dir, options).map_err(|error| open_failure(dir, &error))
+    }
 }
 
-fn open_failure(dir: &Path, error: &OpenError) -> Failure {
+/// Why the store in `dir` does not open.
+pub fn open_failure(dir: &Path, error: &OpenError) -> Failure {
     let dir = dir.display();
     match error {
         OpenError::Locked(_) => Failure::new(
@@ -127,6 +156,7 @@ fn open_failure(dir: &Path, error: &OpenError) -> Failure {
             );
             Failure::new(Exit::Refused, "SB0204", message).next("start the newer version again")
         }
+        OpenError::Moving(mark) => on_the_move(&dir.to_string(), mark),
         other => Failure::new(Exit::Refused, "SB0205", format!("{dir} cannot be used: {other}."))
             .next("`switchboard doctor`"),
     }

@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod args;
+mod building;
 mod commands;
 pub mod config;
 mod connect;

@@ -47,7 +47,9 @@ pub async fn verify_log(hub: &Hub, progress: impl Fn(u64)) -> Result<Report, Sto
     verify_store(hub.store(), &key, name, progress).await
 }
 
-async fn verify_store(
+/// Verifies the whole log of a store that no hub has to run on. `key` is the public key that signs; `name` says of an event what people
+/// know it by.
+pub async fn verify_store(
     store: &dyn Store,
     key: &[u8; 32],
     name: impl Fn(EventId) -> String,

@@ -11,6 +11,7 @@ mod rules;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod doorbell;
+pub mod moving;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod sqlite;

@@ -1,15 +1,17 @@
-//! `switchboard restore`: a data directory of a backup. What was stored after the copy is gone, so the epoch changes and
+//! `switchboard restore`: a data directory or a database of a backup. What was stored after the copy is gone, so the epoch changes and
 //! every client starts over instead of taking new positions for old ones.
 
 use crate::args::{Global, Restore};
-use crate::config;
+use crate::building::{Building, DATABASE, check_empty};
+use crate::commands::store;
+use crate::config::{self, Config};
 use crate::embedded;
 use crate::failure::{Exit, Failure};
 use crate::place;
 use crate::terminal::Output;
 use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use switchboard_core::random::{SystemEntropy, public_id};
 use switchboard_core::time::{Clock, SystemClock};
@@ -19,18 +21,25 @@ use switchboard_store::doorbell::LocalDoorbell;
 
 /// How every SQLite database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// The database in a data directory.
-const DATABASE: &str = "switchboard.db";
 
-/// Makes the data directory.
+/// Makes the data directory, or fills the database.
 pub async fn run(global: &Global, output: Output, restore: &Restore) -> Result<(), Failure> {
     let config = config::load(global)?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
+    let to = restore.to.as_deref().unwrap_or(&config.store.url);
     check_file(&restore.file)?;
-    check_empty(&dir)?;
-    let building = Building::beside(&dir)?;
-    fs::copy(&restore.file, building.path.join(DATABASE))
-        .map_err(|error| Failure::file(&restore.file, &error))?;
+    if to.starts_with("postgres") {
+        return into_database(&dir, to, &config, output, &restore.file).await;
+    }
+    let dir = match to.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => {
+            std::path::absolute(path).map_err(|error| Failure::file(Path::new(path), &error))?
+        }
+        None if to == "sqlite" => dir,
+        _ => return Err(Failure::usage("--to is `sqlite:DIR` or `postgres://USER:PASSWORD@HOST/DATABASE`.")),
+    };
+    check_empty(&dir, "SB0208")?;
+    let building = copied(&dir, &restore.file)?;
     let restored = verified(&building.path, &config, &restore.file).await?;
     building.rename(&dir)?;
     output.show(&restored, |_| {
@@ -40,6 +49,41 @@ pub async fn run(global: &Global, output: Output, restore: &Restore) -> Result<(
             dir.display(),
             restored["entries"],
             dir.display()
+        )
+    });
+    Ok(())
+}
+
+/// The backup's database, in a directory beside `dir`.
+fn copied(dir: &Path, file: &Path) -> Result<Building, Failure> {
+    let building = Building::beside(dir, "restoring")?;
+    fs::copy(file, building.path.join(DATABASE)).map_err(|error| Failure::file(file, &error))?;
+    Ok(building)
+}
+
+/// What goes into a database is made as a data directory first: there it is brought up to date, checked, and given its epoch.
+async fn into_database(
+    dir: &Path,
+    url: &str,
+    config: &Config,
+    output: Output,
+    file: &Path,
+) -> Result<(), Failure> {
+    let building = copied(dir, file)?;
+    let mut restored = serde_json::Value::Null;
+    let filled = store::restore_into(url, &building.path, async || {
+        restored = verified(&building.path, config, file).await?;
+        Ok(())
+    });
+    let copied = filled.await.map_err(|refused| match refused.sb.as_deref() {
+        Some("SB0211") => Failure { sb: Some("SB0208".into()), ..refused },
+        _ => refused,
+    })?;
+    output.show(&restored, |_| {
+        format!(
+            "Restored into the database: {} log entries hold. Clients will start over from the restored history.\n\
+             Start it: switchboard serve\n",
+            copied.entries
         )
     });
     Ok(())
@@ -60,75 +104,8 @@ fn check_file(file: &Path) -> Result<(), Failure> {
     }
 }
 
-fn check_empty(dir: &Path) -> Result<(), Failure> {
-    let mut entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|error| Failure::file(dir, &error))?,
-    };
-    if entries.next().is_none() {
-        Ok(())
-    } else {
-        let message = format!("{} is not empty. Nothing was changed.", dir.display());
-        let next = "restore into a new directory: --data-dir NEW";
-        Err(Failure::new(Exit::Refused, "SB0208", message).next(next))
-    }
-}
-
-/// The directory while it is made; gone again unless everything held.
-struct Building {
-    path: PathBuf,
-    done: bool,
-}
-
-impl Building {
-    fn beside(dir: &Path) -> Result<Self, Failure> {
-        let mut name = dir.file_name().unwrap_or_default().to_owned();
-        name.push(".restoring");
-        let path = dir.with_file_name(name);
-        let parents = dir.parent().map_or(Ok(()), fs::create_dir_all);
-        parents.and_then(|()| private_dir().create(&path)).map_err(|error| {
-            Failure::file(&path, &error).next("remove it if an earlier restore was interrupted")
-        })?;
-        Ok(Self { path, done: false })
-    }
-
-    fn rename(mut self, dir: &Path) -> Result<(), Failure> {
-        match fs::remove_dir(dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Failure::file(dir, &error));
-            }
-            _ => {}
-        }
-        fs::rename(&self.path, dir).map_err(|error| Failure::file(dir, &error))?;
-        self.done = true;
-        Ok(())
-    }
-}
-
-/// Makes directories for their owner alone, as the hub does.
-fn private_dir() -> fs::DirBuilder {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt as _;
-        let mut builder = fs::DirBuilder::new();
-        builder.mode(0o700);
-        builder
-    }
-    #[cfg(not(unix))]
-    fs::DirBuilder::new()
-}
-
-impl Drop for Building {
-    fn drop(&mut self) {
-        if !self.done {
-            // What stays behind is named when the next restore meets it.
-            let _ = fs::remove_dir_all(&self.path);
-        }
-    }
-}
-
 /// Checks the copy's log from end to end and begins a new epoch.
-async fn verified(dir: &Path, config: &config::Config, file: &Path) -> Result<serde_json::Value, Failure> {
+async fn verified(dir: &Path, config: &Config, file: &Path) -> Result<serde_json::Value, Failure> {
     let store = embedded::open_store(dir, config).map_err(|failure| match failure.sb.as_deref() {
         Some("SB0205") => not_a_backup(file, &failure.message),
         _ => failure,

@@ -2,30 +2,15 @@
 //! program opens and checks it as it is, and it can be brought back into either backend.
 
 use super::failure::answer;
+use super::ids;
 use super::readers::Readers;
 use crate::rules::failure::Failure;
 use crate::rules::value::Row;
 use crate::sqlite::copy::{Copy, TABLES, Table};
-use crate::sqlite::dedup::Entry;
 use crate::sqlite::state::{Counter, decode_ledger, encode_ledger};
 use futures_util::{StreamExt as _, pin_mut};
 use std::path::Path;
-use switchboard_core::ids::InstanceNo;
 use switchboard_core::port::store::StoreError;
-
-const IDS: &str =
-    "SELECT instance, client_id, content_digest, event, thread, at_ms, expires_at_ms FROM dedup";
-
-fn remember(copy: &mut Copy, row: &dyn Row, commit: u64) -> Result<(), Failure> {
-    let entry = Entry {
-        digest: row.get(2)?,
-        event: row.get(3)?,
-        thread: row.get(4)?,
-        at_ms: row.get(5)?,
-        expires_at_ms: row.get(6)?,
-    };
-    copy.id(InstanceNo(row.get(0)?), &row.get::<String>(1)?, entry, commit)
-}
 
 /// Copies everything, as of one moment, into the file `target`, which must not exist; what was begun is removed when it fails.
 pub(crate) async fn backup(readers: &Readers, target: &Path) -> Result<(), StoreError> {
@@ -34,14 +19,17 @@ pub(crate) async fn backup(readers: &Readers, target: &Path) -> Result<(), Store
     let failed = |error: tokio_postgres::Error| answer(&error);
     let tx = client.build_transaction().isolation_level(tokio_postgres::IsolationLevel::RepeatableRead);
     let tx = tx.read_only(true).start().await.map_err(failed)?;
+    // A large table takes longer than any other statement may.
+    tx.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(failed)?;
     let head_sql = "SELECT commit_no, version, notice, probe_ms, ledger FROM head";
     let head = tx.query_one(head_sql, &[]).await.map_err(failed)?;
     let commit = head.get::<_, i64>(0).cast_unsigned();
     // Into the copy's own index first, as if they stood behind its log.
-    let rows = tx.query_raw(IDS, Vec::<i64>::new()).await.map_err(failed)?;
+    let rows = tx.query_raw(ids::ALL, Vec::<i64>::new()).await.map_err(failed)?;
     pin_mut!(rows);
     while let Some(row) = rows.next().await {
-        remember(&mut copy, &row.map_err(failed)?, commit).map_err(|failure| failure.answer())?;
+        let (key, entry) = ids::entry(&row.map_err(failed)?).map_err(|failure| failure.answer())?;
+        copy.id(key, entry, commit).map_err(|failure| failure.answer())?;
     }
     copy.flush_ids(commit).map_err(|failure| failure.answer())?;
     for table in TABLES {

@@ -81,6 +81,9 @@ pub enum OpenError {
         /// Newest version this program knows.
         known: u32,
     },
+    /// It is on the move to another place.
+    #[error("{0}")]
+    Moving(crate::moving::Mark),
     /// The schema does not fit.
     #[error("{0}")]
     Migrate(String),

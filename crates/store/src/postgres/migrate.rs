@@ -19,6 +19,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "0002_nodes.sql",
         sql: include_str!("../../migrations/postgres/0002_nodes.sql"),
     },
+    Migration {
+        number: 3,
+        name: "0003_moving.sql",
+        sql: include_str!("../../migrations/postgres/0003_moving.sql"),
+    },
 ];
 
 /// Number of the lock under which schemas are changed: "swbd" in ASCII. With it goes a number of the schema's name.

@@ -12,10 +12,11 @@
 //! it first.
 
 mod backup;
+mod closed;
 pub mod config;
 pub(crate) mod failure;
+mod ids;
 mod index;
-
 mod migrate;
 mod plan;
 mod read;
@@ -29,6 +30,7 @@ mod value;
 mod words;
 mod writer;
 
+pub use closed::Closed;
 pub use config::{Address, OpenError, SCHEMA};
 
 use parking_lot::Mutex;
@@ -53,6 +55,8 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// Whether to keep a full-text index.
     pub search: bool,
+    /// Whether it opens although it is on the move: for who moves it.
+    pub moving: bool,
 }
 
 impl Default for Options {
@@ -64,6 +68,7 @@ impl Default for Options {
             readers: (2 * cores).clamp(4, 16),
             queue_bytes_max: QUEUE_BYTES_MAX,
             search: true,
+            moving: false,
         }
     }
 }
@@ -106,6 +111,9 @@ impl PostgresStore {
     pub async fn connect(address: Address, options: Options) -> Result<Self, OpenError> {
         let client = address.connect_to_write().await?;
         migrate::run(&client, &address.schema, migrate::MIGRATIONS).await?;
+        if let Some(mark) = closed::mark(&client).await?.filter(|_| !options.moving) {
+            return Err(OpenError::Moving(mark));
+        }
         drop(client);
         let shared = Arc::new(Shared::new(options.queue_bytes_max));
         let readers = Arc::new(Readers::new(&address, options.readers)?);

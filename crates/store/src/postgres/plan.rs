@@ -3,6 +3,7 @@
 //!
 //! What is read ahead saves round trips and decides nothing: whatever the rules ask for beyond it is asked of the database.
 
+use super::ids;
 use crate::sqlite::state::State;
 use std::collections::BTreeSet;
 use switchboard_core::ids::{EventId, InstanceNo, VaultId};
@@ -114,7 +115,12 @@ impl Plan {
             }
         };
         self.streams.extend(stream.map(|stream| stream.0));
-        self.ids.extend(append.dedup.iter().map(|dedup| (append.from_instance, dedup.client_id.clone())));
+        if let Some(dedup) = &append.dedup {
+            if state.hashed_ids {
+                self.ids.push((ids::HASHED, ids::hash_of(append.from_instance, &dedup.client_id)));
+            }
+            self.ids.push((append.from_instance, dedup.client_id.clone()));
+        }
         self.events.extend(append.reply_to.filter(|id| Some(id.stream) == stream).map(EventId::row));
     }
 }

@@ -1,6 +1,7 @@
 //! What the writer keeps in memory, read from the database: names to numbers, and what may act. Another node may change it at any
 //! time: the count in `head.directory` says whether it is still good, and is compared in every commit under the head's lock.
 
+use super::ids;
 use super::session::{Session, Step};
 use crate::rules::failure::Failure;
 use crate::rules::value::{Row, Value};
@@ -41,13 +42,14 @@ impl HeadRow {
     }
 }
 
-const QUERIES: [&str; 6] = [
+const QUERIES: [&str; 7] = [
     READ_HEAD,
     "SELECT id FROM vaults",
     "SELECT s.id, s.vault, s.name, c.a, c.b FROM streams s LEFT JOIN counters c ON c.id = s.id",
     "SELECT swarm, stream, expires_at_ms FROM swarms",
     "SELECT id, instance_id, owner, revoked_ms IS NULL FROM instances",
     "SELECT hub_instance, owner FROM installation",
+    ids::ANY_HASHED,
 ];
 
 /// Reads everything, as of one moment; what only this node knows is taken over from `old`. Returns the head as well.
@@ -92,6 +94,10 @@ pub(crate) fn load(session: &Session, old: &State) -> Result<(State, HeadRow), F
         let row: &dyn Row = row;
         state.hub_instance = Some(InstanceNo(row.get(0)?));
         state.owner = Some(PersonNo(row.get(1)?));
+    }
+    if let Some(row) = answers[7].rows.first() {
+        let row: &dyn Row = row;
+        state.hashed_ids = row.get(0)?;
     }
     Ok((state, head))
 }

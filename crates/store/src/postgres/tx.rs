@@ -1,6 +1,7 @@
 //! One open transaction of the writer: the rules' view of PostgreSQL. What is done for every message waits in columns and is
 //! written by one statement per table; anything the rules read goes behind it, so that they see what they wrote.
 
+use super::ids;
 use super::plan::Plan;
 use super::session::{Arg, Done, Session, Step};
 use super::state::{HeadRow, LOCK_HEAD, READ_HEAD, numbers, refresh};
@@ -499,6 +500,16 @@ impl<'t> Tx<'t> {
         debug_assert!(self.state.ledger.is_balanced(), "{:?}", self.state.ledger);
     }
 
+    // What stands under one id.
+    fn id_row(&self, of: InstanceNo, client_id: &str) -> Result<Option<([u8; 16], Appended)>, Failure> {
+        if let Some(known) = self.known.borrow().ids.get(&(of.0, client_id.to_owned())) {
+            return Ok(*known);
+        }
+        let sql = "SELECT content_digest, event, thread, at_ms, expires_at_ms FROM dedup
+                   WHERE instance = ? AND client_id = ?";
+        rules::Tx::one(self, sql, rules::value::values![of.0, client_id], |row| first_answer(row, 0))
+    }
+
     // A statement may change rows that were read ahead: they are read again when they are needed.
     fn forget(&self, sql: &str) {
         let mut known = self.known.borrow_mut();
@@ -817,12 +828,11 @@ impl rules::Tx for Tx<'_> {
     }
 
     fn used_id(&mut self, of: InstanceNo, client_id: &str) -> Result<Option<([u8; 16], Appended)>, Failure> {
-        if let Some(known) = self.known.borrow().ids.get(&(of.0, client_id.to_owned())) {
-            return Ok(*known);
+        let found = self.id_row(of, client_id)?;
+        if found.is_some() || !self.state.hashed_ids {
+            return Ok(found);
         }
-        let sql = "SELECT content_digest, event, thread, at_ms, expires_at_ms FROM dedup
-                   WHERE instance = ? AND client_id = ?";
-        self.one(sql, rules::value::values![of.0, client_id], |row| first_answer(row, 0))
+        self.id_row(ids::HASHED, &ids::hash_of(of, client_id))
     }
 
     fn remember_id(&mut self, of: InstanceNo, dedup: &Dedup, first: &Appended) -> Result<(), Failure> {

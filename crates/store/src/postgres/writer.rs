@@ -11,9 +11,10 @@ use super::session::{Session, Step};
 use super::state::{self, HeadRow, LOCK_HEAD};
 use super::sure::Sure;
 use super::tx::{Begin, Sealed, Tx};
+use crate::moving;
 use crate::rules::failure::Failure;
 use crate::rules::value::Row;
-use crate::rules::{self, install};
+use crate::rules::{self, Tx as _, install};
 use crate::sqlite::queue::{Habit, Queue, Weigh};
 use crate::sqlite::state::State;
 use parking_lot::Mutex;
@@ -209,6 +210,10 @@ impl Writer {
             if let Some(found) = install::find(tx)? {
                 return Ok(found);
             }
+            // Marked since this node looked: another hub is about to arrive here.
+            if let Some(mark) = tx.one(moving::READ_MARK, &[], moving::Mark::of)? {
+                return Err(Failure::Inconsistent(mark.to_string()));
+            }
             install::make(tx, genesis)?;
             install::find(tx)?.ok_or_else(|| Failure::Inconsistent("the installation is not there".into()))
         });
@@ -299,7 +304,9 @@ impl Writer {
         let session = self.session()?;
         let directory = self.directory(&session)?;
         let plan = plan(&self.state);
-        if let Some(head) = self.sure.head(&plan) {
+        // Nothing but a look tells that an id was used before the store was copied here: no row of it stands in the way.
+        let looks = self.state.hashed_ids && !plan.ids.is_empty();
+        if let Some(head) = self.sure.head(&plan).filter(|_| !looks) {
             match self.attempt_on(&session, head, plan.clone(), work) {
                 Err(Void::Nothing(failure)) if !is_lost(&failure) => {
                     tracing::debug!(%failure, "a commit was expected to go through at once, and asks first");

@@ -2,7 +2,7 @@
 
 use super::backup::io_error;
 use super::connect;
-use super::dedup::{Dedup, Entry, key};
+use super::dedup::{Dedup, Entry, Key};
 use super::failure::{Failure, read_error};
 use super::migrate::{self, MIGRATIONS};
 use super::state::Counter;
@@ -10,7 +10,6 @@ use crate::rules::value::Value;
 use rusqlite::{Connection, params, params_from_iter};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use switchboard_core::ids::InstanceNo;
 use switchboard_core::port::store::StoreError;
 
 /// Remembered ids that are written together.
@@ -22,7 +21,7 @@ pub(crate) struct Table {
     /// Its name.
     pub(crate) name: &'static str,
     /// Its columns, in one order for both sides.
-    columns: &'static str,
+    pub(crate) columns: &'static str,
 }
 
 /// Every table that both backends have, under the same names. The full-text index is derived and not among them.
@@ -69,12 +68,15 @@ pub(crate) const TABLES: &[Table] = &[
     Table { name: "idempotency", columns: "scope, key, digest, body, at_ms" },
     Table { name: "log", columns: "commit_no, at_ms, entries, digest" },
     Table { name: "checkpoints", columns: "commit_no, digest, signature" },
+    // So that fences go on growing.
+    Table { name: "leases", columns: "name, holder, fence, until_ms" },
 ];
 
 impl Table {
-    /// Reads all of it.
+    /// Reads all of it. Of the counters, only those of streams mean the same everywhere.
     pub(crate) fn select(&self) -> String {
-        format!("SELECT {} FROM {}", self.columns, self.name)
+        let only = if self.name == "counters" { " WHERE id > 0" } else { "" };
+        format!("SELECT {} FROM {}{only}", self.columns, self.name)
     }
 
     fn insert(&self) -> String {
@@ -125,14 +127,8 @@ impl Copy {
     }
 
     /// What an instance's id was used for. `commit` is the last one the copy will hold.
-    pub(crate) fn id(
-        &mut self,
-        of: InstanceNo,
-        client_id: &str,
-        entry: Entry,
-        commit: u64,
-    ) -> Result<(), Failure> {
-        self.ids.insert(key(of, client_id), entry);
+    pub(crate) fn id(&mut self, key: Key, entry: Entry, commit: u64) -> Result<(), Failure> {
+        self.ids.insert(key, entry);
         self.waiting_ids += 1;
         if self.waiting_ids >= IDS_PER_RUN { self.flush_ids(commit) } else { Ok(()) }
     }

@@ -29,6 +29,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "0002_nodes.sql",
         sql: include_str!("../../migrations/sqlite/0002_nodes.sql"),
     },
+    Migration {
+        number: 3,
+        name: "0003_moving.sql",
+        sql: include_str!("../../migrations/sqlite/0003_moving.sql"),
+    },
 ];
 
 /// Why the schema cannot be used.

@@ -12,6 +12,8 @@
 mod apply;
 mod backup;
 mod checkpoint;
+#[cfg(feature = "postgres")]
+pub(crate) mod closed;
 mod connect;
 #[cfg(feature = "postgres")]
 pub(crate) mod copy;
@@ -27,9 +29,12 @@ mod store;
 mod tx;
 mod writer;
 
+#[cfg(feature = "postgres")]
+pub use closed::Closed;
 pub use connect::OpenError;
 pub use migrate::MigrateError;
 
+use crate::moving::{Mark, READ_MARK};
 use crate::rules::{failure, text};
 use connect::Files;
 use disk::Disk;
@@ -63,6 +68,8 @@ pub struct Options {
     pub pages_max: Option<u32>,
     /// Whether to keep a full-text index.
     pub search: bool,
+    /// Whether it opens although it is on the move: for who moves it.
+    pub moving: bool,
 }
 
 impl Default for Options {
@@ -76,6 +83,7 @@ impl Default for Options {
             wal_bytes: 32 << 20,
             pages_max: None,
             search: true,
+            moving: false,
         }
     }
 }
@@ -119,6 +127,9 @@ impl SqliteStore {
         migrate::check(&writer, migrate::MIGRATIONS)?;
         connect::set_up_writer(&writer, options.pages_max)?;
         migrate::run(&writer, migrate::MIGRATIONS)?;
+        if let Some(mark) = mark(&writer)?.filter(|_| !options.moving) {
+            return Err(OpenError::Moving(mark));
+        }
         connect::grow_wal(&files, options.wal_bytes)?;
         let index = if options.search { open_index(&files)? } else { None };
         let shared = Arc::new(Shared {
@@ -171,6 +182,13 @@ impl SqliteStore {
         }
         Ok(conn)
     }
+}
+
+// What the store says of itself while it is on the move.
+fn mark(conn: &rusqlite::Connection) -> Result<Option<Mark>, failure::Failure> {
+    let mut statement = conn.prepare(READ_MARK)?;
+    let mut rows = statement.query([])?;
+    rows.next()?.map(|row| Mark::of(row)).transpose()
 }
 
 /// The index with its bell. Without room to make one, the store still opens: it is then without search until a restart.

@@ -86,6 +86,9 @@ pub(crate) struct State {
     /// Where the next look through remembered ids begins, where they are rows.
     #[cfg(feature = "postgres")]
     pub(crate) ids_swept: (u32, String),
+    /// Whether some of them are hashed: they were copied from an embedded store.
+    #[cfg(feature = "postgres")]
+    pub(crate) hashed_ids: bool,
     /// When the directory was last looked through for agents that are long gone.
     pub(crate) agents_swept_ms: i64,
     pub(crate) hub_instance: Option<InstanceNo>,

@@ -189,8 +189,19 @@ impl Hub {
     }
 
     fn start_with(dir: &Path, more: &[&str]) -> Self {
+        let variables: Vec<_> = switchboard_testkit::store::variables(dir).collect();
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Self::start_set(dir, more, &variables)
+    }
+
+    /// On the store that `variables` name, else on the data directory, whatever tests run on.
+    fn start_on(dir: &Path, variables: &[(&str, &str)]) -> Self {
+        Self::start_set(dir, &[], variables)
+    }
+
+    fn start_set(dir: &Path, more: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = program(&["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"]);
-        command.arg(dir).args(more).envs(switchboard_testkit::store::variables(dir));
+        command.arg(dir).args(more).envs(variables.iter().copied());
         let mut running = Running::start(&mut command);
         let line = running.line();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));

@@ -2,6 +2,7 @@
 
 mod doorbell;
 mod failure;
+mod moving;
 mod one_hub;
 
 use serde_json::{Value, json};

@@ -7,14 +7,20 @@ use rusqlite::{Connection, params};
 
 /// Where the entries come from, in the order of their keys.
 #[derive(Debug)]
-enum Source {
+pub(super) enum Source {
     Memory(std::vec::IntoIter<(Key, Entry)>),
     // Newest first: of two entries under one key the first one counts.
     Runs(Vec<Cursor>),
 }
 
 impl Source {
-    fn next(&mut self, conn: &Connection) -> rusqlite::Result<Option<(Key, Entry)>> {
+    /// Of `runs`, newest first.
+    pub(super) fn of_runs<'r>(runs: impl IntoIterator<Item = &'r Run>) -> Self {
+        Self::Runs(runs.into_iter().map(Cursor::new).collect())
+    }
+
+    /// The next entry.
+    pub(super) fn next(&mut self, conn: &Connection) -> rusqlite::Result<Option<(Key, Entry)>> {
         let cursors = match self {
             Self::Memory(entries) => return Ok(entries.next()),
             Self::Runs(cursors) => cursors,
@@ -59,9 +65,8 @@ impl Build {
     pub(super) fn of_runs(number: u32, runs: &[&Run]) -> Self {
         let level = runs.first().map_or(0, |run| run.level) + 1;
         let count = runs.iter().map(|run| run.entries).sum();
-        let cursors = runs.iter().map(|run| Cursor::new(run)).collect();
         let replaces = runs.iter().map(|run| run.number).collect();
-        Self::new(number, level, count, Source::Runs(cursors), replaces)
+        Self::new(number, level, count, Source::of_runs(runs.iter().copied()), replaces)
     }
 
     fn new(number: u32, level: u32, count: usize, source: Source, replaces: Vec<u32>) -> Self {

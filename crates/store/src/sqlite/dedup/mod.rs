@@ -22,6 +22,8 @@ pub(crate) use entry::{Entry, Key, key};
 use super::failure::Failure;
 use super::state::Counter;
 use build::Build;
+#[cfg(feature = "postgres")]
+use build::Source;
 use run::{Run, part_id};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use std::cmp::Reverse;
@@ -194,6 +196,15 @@ impl Dedup {
         Ok(found.filter(|entry| entry.keep_until_ms() > now_ms))
     }
 
+    /// Every entry that is not over, each key once.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn entries(&self, now_ms: i64) -> Entries<'_> {
+        let frozen = self.frozen.iter().flat_map(|(map, _)| map);
+        let recent = frozen.filter(|(key, _)| !self.active.contains_key(*key)).chain(&self.active);
+        let recent: Vec<_> = recent.map(|(key, entry)| (*key, *entry)).collect();
+        Entries { of: self, recent: recent.into_iter(), older: Source::of_runs(&self.runs), now_ms }
+    }
+
     /// Remembers an entry.
     pub(crate) fn insert(&mut self, key: Key, entry: Entry) {
         self.undo.push((key, self.active.insert(key, entry)));
@@ -339,6 +350,37 @@ impl Dedup {
             };
         }
         !std::mem::take(&mut self.kept_up)
+    }
+}
+
+/// Walks through what is remembered.
+#[cfg(feature = "postgres")]
+pub(crate) struct Entries<'d> {
+    of: &'d Dedup,
+    recent: std::vec::IntoIter<(Key, Entry)>,
+    older: Source,
+    now_ms: i64,
+}
+
+#[cfg(feature = "postgres")]
+impl Entries<'_> {
+    /// The next entry.
+    pub(crate) fn next(&mut self, conn: &Connection) -> rusqlite::Result<Option<(Key, Entry)>> {
+        loop {
+            let next = match self.recent.next() {
+                Some(recent) => Some(recent),
+                None => loop {
+                    match self.older.next(conn)? {
+                        Some((key, _)) if self.of.is_recent(&key) => {}
+                        older => break older,
+                    }
+                },
+            };
+            match next {
+                Some((_, entry)) if entry.keep_until_ms() <= self.now_ms => {}
+                next => return Ok(next),
+            }
+        }
     }
 }
 

@@ -27,7 +27,7 @@ mod store;
 mod tx;
 mod writer;
 
-pub use connect::OpenError;
+pub use connect::{OpenError, lock_dir};
 pub use migrate::MigrateError;
 
 use crate::rules::{failure, text};

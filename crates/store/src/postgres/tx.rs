@@ -1,6 +1,7 @@
 //! One open transaction of the writer: the rules' view of PostgreSQL. What is done for every message waits in columns and is
 //! written by one statement per table; anything the rules read goes behind it, so that they see what they wrote.
 
+use super::migrate;
 use super::plan::Plan;
 use super::session::{Session, Step};
 use super::state::{HeadRow, LOCK_HEAD, READ_HEAD, numbers, refresh};
@@ -197,8 +198,17 @@ impl<'t> Tx<'t> {
             return Ok(head);
         }
         before.push(Step::One(LOCK_HEAD, Vec::new()));
+        // Behind the lock, and in a statement of its own: who changed the schema has held that lock.
+        let known = migrate::newest(migrate::MIGRATIONS);
+        before.push(Step::One(migrate::NEWER, vec![Value::Int(known.into())]));
         let answers = self.session.run(&before)?;
-        let head = HeadRow::of(answers.last().map(|last| last.rows.as_slice()).unwrap_or_default())?;
+        let [.., head, newer] = answers.as_slice() else {
+            return Err(Failure::Inconsistent("fewer answers than questions".into()));
+        };
+        if let Some(newer) = newer.rows.first() {
+            migrate::may_go_on(newer, known)?;
+        }
+        let head = HeadRow::of(&head.rows)?;
         if head.directory != self.directory {
             return Err(Failure::Conflict);
         }

@@ -6,6 +6,8 @@ mod doorbell;
 mod failure;
 mod mcp;
 mod one_hub;
+mod refused;
+mod upgrade;
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -36,6 +38,16 @@ impl Nodes {
     /// The same with further variables.
     async fn start_with(count: usize, bell: &str, more: Vec<(&'static str, String)>) -> (Self, Vec<Process>) {
         let store = tokio::task::spawn_blocking(|| CLUSTER.fresh_url()).await.unwrap();
+        Self::start_at(store, count, bell, more).await
+    }
+
+    /// The same on a store that is elsewhere.
+    async fn start_at(
+        store: String,
+        count: usize,
+        bell: &str,
+        more: Vec<(&'static str, String)>,
+    ) -> (Self, Vec<Process>) {
         let (org, vault) = (String::new(), String::new());
         let mut nodes = Self { store, bell: bell.to_owned(), more, dirs: Vec::new(), org, vault };
         let mut running = Vec::new();

@@ -42,12 +42,13 @@ async fn upgrade(url: &str, next: &[Migration]) -> Result<(), OpenError> {
 
 async fn commit(store: &PostgresStore, write: Write) -> Result<Outcome, StoreError> {
     let outcomes = store.commit(Batch { at_ms: START_MS + 1000, writes: vec![write] }).await?;
-    Ok(outcomes.into_iter().next().unwrap())
+    Ok(outcomes.into_iter().next().expect("an outcome"))
 }
 
 async fn instance(store: &PostgresStore, name: &str) -> InstanceNo {
-    store.open(genesis()).await.unwrap();
-    instance_of(&commit(store, Write::CreateInstance(new_instance(name, Some(name)))).await.unwrap())
+    store.open(genesis()).await.expect("the installation");
+    let made = commit(store, Write::CreateInstance(new_instance(name, Some(name)))).await;
+    instance_of(&made.expect("an instance"))
 }
 
 fn beat() -> Beat {

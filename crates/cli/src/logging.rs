@@ -29,7 +29,9 @@ pub fn start(asked: Option<&str>, config: &Log, telemetry: Option<&Telemetry>) -
         let most = if of(&INDISCREET) { Level::WARN } else { Level::DEBUG };
         let for_collector = metadata.target() == TARGET;
         !for_collector && (*metadata.level() <= most || !(of(&INDISCREET) || TALKATIVE.iter().any(of)))
-    });
+    })
+    // Without this the level of the other filter is not known outside, and every record of every library is asked about.
+    .with_max_level_hint(tracing::level_filters::LevelFilter::TRACE);
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let layer = match config.format {
         LogFormat::Text => layer.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).boxed(),

@@ -67,7 +67,8 @@ pub async fn page(hub: &Hub, who: &Principal, query: &Query<'_>) -> Result<Page,
     let mut page = Page::default();
     let (mut cursor, mut scanned, mut bytes) = (after, 0, 0);
     loop {
-        let want = HISTORY_PAGE_MAX.min(SCAN_ROWS_MAX - scanned);
+        // One more than the page takes says whether there is a next one.
+        let want = (limit - page.events.len() + 1).min(SCAN_ROWS_MAX - scanned);
         let rows = match thread {
             Some(thread) => hub.store().thread(thread, cursor, want).await,
             None => hub.store().page(stream.id, cursor, want, READ_BYTES).await.map(|page| page.events),

@@ -69,7 +69,7 @@ pub async fn open(
         // A task of its own, no larger than the talk: the one that upgrades has room for much more.
         let talks = doors.talks.clone();
         let mut talk = Talk::new(doors, socket, session, opened);
-        talks.spawn(async move { talk.run().await }.instrument(trace::socket(&opened)));
+        talks.spawn(async move { talk.run().await });
         std::future::ready(())
     }))
 }
@@ -101,6 +101,18 @@ struct Talk {
     heard: Instant,
     pinged: Instant,
     unanswered: u32,
+}
+
+/// What a talk waits for.
+enum Event {
+    Tick,
+    /// The hub goes down.
+    Stopping,
+    /// A batch of this socket is stored, or refused.
+    Settled(Box<Settled>),
+    Read(Option<Result<Message, axum::Error>>),
+    /// There may be something to deliver.
+    Woken,
 }
 
 /// Why the talk is over.
@@ -153,15 +165,35 @@ impl Talk {
         waker: &switchboard_engine::stream::Waker,
         tick: &mut tokio::time::Interval,
     ) -> Result<(), End> {
-        let stopping = self.doors.hub.stopping().clone();
+        let event = self.next(waker, tick).await;
+        // The span begins here and not with the socket: thousands of them would be kept for sockets that wait.
+        let span = trace::socket(&self.trace);
+        self.act(event).instrument(span).await
+    }
+
+    async fn next(
+        &mut self,
+        waker: &switchboard_engine::stream::Waker,
+        tick: &mut tokio::time::Interval,
+    ) -> Event {
         tokio::select! {
             biased;
             // First what comes rarely, so that a busy socket cannot starve it.
-            _ = tick.tick() => self.tick()?,
-            () = stopping.cancelled() => return Err(End::Close(close_code::RESTART, None)),
-            Some(settled) = self.pending.next(), if self.in_flight > 0 => self.settled(settled),
-            message = self.socket.next(), if self.in_flight < IN_FLIGHT_MAX => self.read(message).await?,
-            () = waker.woken() => self.session.wake(),
+            _ = tick.tick() => Event::Tick,
+            () = self.doors.hub.stopping().cancelled() => Event::Stopping,
+            Some(settled) = self.pending.next(), if self.in_flight > 0 => Event::Settled(Box::new(settled)),
+            message = self.socket.next(), if self.in_flight < IN_FLIGHT_MAX => Event::Read(message),
+            () = waker.woken() => Event::Woken,
+        }
+    }
+
+    async fn act(&mut self, event: Event) -> Result<(), End> {
+        match event {
+            Event::Tick => self.tick()?,
+            Event::Stopping => return Err(End::Close(close_code::RESTART, None)),
+            Event::Settled(settled) => self.settled(*settled),
+            Event::Read(message) => self.read(message).await?,
+            Event::Woken => self.session.wake(),
         }
         while let Some(Some(settled)) = self.pending.next().now_or_never() {
             self.settled(settled);

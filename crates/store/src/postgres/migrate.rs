@@ -106,8 +106,8 @@ async fn locked(client: &Client, schema: &str, migrations: &[Migration]) -> Resu
     Ok(())
 }
 
-// Its own record last, under the head's lock: a commit that takes that lock later sees the record. Nodes at work wait for
-// a table at most as long as this waits for them.
+// Its own record last, under the head's lock: a commit that takes that lock later sees the record, and one that goes on from the head
+// it knows finds that the directory has changed. Nodes at work wait for a table at most as long as this waits for them.
 fn steps(schema: &str, migration: &Migration) -> String {
     let Migration { number, name, sql, compatible_from } = migration;
     let checksum = checksum(migration);
@@ -116,7 +116,7 @@ fn steps(schema: &str, migration: &Migration) -> String {
          CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL);
          ALTER TABLE migrations ADD COLUMN IF NOT EXISTS compatible_from BIGINT;
          {sql};
-         SELECT 1 FROM head FOR UPDATE;
+         UPDATE head SET directory = directory + 1;
          INSERT INTO migrations (number, name, checksum, compatible_from)
          VALUES ({number}, '{name}', '{checksum}', {compatible_from}); COMMIT"
     )

@@ -23,6 +23,7 @@ mod readers;
 mod session;
 mod state;
 mod store;
+mod sure;
 mod tx;
 mod value;
 mod words;

@@ -10,7 +10,7 @@ use switchboard_core::time::WallMs;
 use switchboard_core::write::{Append, Batch, Recipient, StreamRef, Write};
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Plan {
     /// Whether the directory's row is locked.
     pub(crate) directory: bool,

@@ -28,6 +28,24 @@ pub(crate) enum Step {
     One(&'static str, Vec<Value<'static>>),
     /// A statement over arrays, one per column.
     Many(&'static str, Vec<Vec<Value<'static>>>),
+    /// A statement over single values and arrays.
+    Mixed(&'static str, Vec<Arg>),
+}
+
+/// A parameter of [`Step::Mixed`].
+#[derive(Debug)]
+pub(crate) enum Arg {
+    One(Value<'static>),
+    Many(Vec<Value<'static>>),
+}
+
+impl Arg {
+    fn as_sql(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::One(value) => value,
+            Self::Many(values) => values,
+        }
+    }
 }
 
 /// What a step gave.
@@ -80,7 +98,7 @@ impl Session {
     }
 
     fn prepared(&self, step: &Step) -> Result<Option<Statement>, Failure> {
-        let (Step::One(sql, _) | Step::Many(sql, _)) = step else { return Ok(None) };
+        let (Step::One(sql, _) | Step::Many(sql, _) | Step::Mixed(sql, ..)) = step else { return Ok(None) };
         if let Some(known) = self.statements.borrow().get(sql) {
             return Ok(Some(known.clone()));
         }
@@ -97,6 +115,7 @@ impl Session {
                 Step::Plain(sql) => return client.batch_execute(sql).await.map(|()| Done::default()),
                 Step::One(_, params) => params.iter().map(|param| param as _).collect(),
                 Step::Many(_, columns) => columns.iter().map(|column| column as _).collect(),
+                Step::Mixed(_, args) => args.iter().map(Arg::as_sql).collect(),
             };
             let Some(statement) = statement else { return Ok(Done::default()) };
             if statement.columns().is_empty() {

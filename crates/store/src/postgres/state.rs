@@ -50,8 +50,8 @@ const QUERIES: [&str; 6] = [
     "SELECT hub_instance, owner FROM installation",
 ];
 
-/// Reads everything, as of one moment; what only this node knows is taken over from `old`. Returns the directory's count.
-pub(crate) fn load(session: &Session, old: &State) -> Result<(State, i64), Failure> {
+/// Reads everything, as of one moment; what only this node knows is taken over from `old`. Returns the head as well.
+pub(crate) fn load(session: &Session, old: &State) -> Result<(State, HeadRow), Failure> {
     let mut steps = vec![Step::Plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")];
     steps.extend(QUERIES.map(|sql| Step::One(sql, Vec::new())));
     steps.push(Step::Plain("COMMIT"));
@@ -93,7 +93,7 @@ pub(crate) fn load(session: &Session, old: &State) -> Result<(State, i64), Failu
         state.hub_instance = Some(InstanceNo(row.get(0)?));
         state.owner = Some(PersonNo(row.get(1)?));
     }
-    Ok((state, head.directory))
+    Ok((state, head))
 }
 
 fn stream(state: &mut State, row: &dyn Row) -> Result<(), Failure> {

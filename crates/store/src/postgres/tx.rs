@@ -3,7 +3,7 @@
 
 use super::migrate;
 use super::plan::Plan;
-use super::session::{Session, Step};
+use super::session::{Arg, Done, Session, Step};
 use super::state::{HeadRow, LOCK_HEAD, READ_HEAD, numbers, refresh};
 use crate::rules::failure::{Failure, Stop};
 use crate::rules::notice::Receipted;
@@ -51,6 +51,26 @@ const PUT_HEAD: &str =
     probe_ms = coalesce(?, probe_ms)";
 const INSERT_RECORD: &str =
     "INSERT INTO log (commit_no, at_ms, entries, digest, command) VALUES (?, ?, ?, ?, ?)";
+// All of a plain batch in one statement, which is a transaction of its own. The streams are locked before the head, as
+// everywhere; the head is only changed if it is still the one expected, and without that change the division fails.
+const APPEND: &str = "WITH streams AS MATERIALIZED
+        (SELECT id FROM counters WHERE id = ANY(?::bigint[]) ORDER BY id FOR UPDATE),
+    moved AS (UPDATE head SET commit_no = ?, digest = ?, version = ?, notice = ?, directory = ?, ledger = ?,
+        probe_ms = coalesce(?, probe_ms)
+        WHERE commit_no = ? AND digest = ? AND directory = ? AND (SELECT count(*) FROM streams) >= 0 RETURNING 1),
+    stored AS (INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent, to_instance,
+            to_agent, client_id, content_digest, data)
+        SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[],
+            ?::text[], ?::bigint[], ?::text[], ?::text[], ?::bytea[], ?::bytea[])),
+    ids AS (INSERT INTO dedup (instance, client_id, content_digest, event, thread, at_ms, expires_at_ms)
+        SELECT * FROM unnest(?::bigint[], ?::text[], ?::bytea[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])
+        ORDER BY 1, 2),
+    counted AS (UPDATE counters c SET a = k.a, b = k.b
+        FROM unnest(?::bigint[], ?::bigint[], ?::bigint[]) AS k (id, a, b) WHERE c.id = k.id)
+    INSERT INTO log (commit_no, at_ms, entries, digest, command)
+    SELECT ?::bigint / (SELECT count(*) FROM moved), ?, ?, ?, ?";
+// Locks the head if it is still the one expected; else the division fails, and with it all that was sent behind it.
+const EXPECT_HEAD: &str = "SELECT 1 / count(*) FROM (SELECT 1 FROM head WHERE commit_no = ? AND digest = ? AND directory = ? FOR UPDATE) AS expected";
 const LOCK_STREAMS: &str = "SELECT id, a, b FROM counters WHERE id = ANY(?::bigint[]) ORDER BY id FOR UPDATE";
 const READ_STREAMS: &str = "SELECT id, a, b FROM counters WHERE id = ANY(?::bigint[])";
 const LOCK_HANDLES: &str = "SELECT 1 FROM handles WHERE handle = ANY(?::text[]) ORDER BY handle FOR UPDATE";
@@ -106,7 +126,9 @@ pub(crate) struct Tx<'t> {
     ledger_before: Ledger,
     known: RefCell<Known>,
     waiting: RefCell<Waiting>,
-    // Once it is locked.
+    // Steps that open the transaction and have not been sent: they go with the first that are.
+    opening: RefCell<Vec<Step>>,
+    // Once it is locked, or taken for granted.
     head: Cell<Option<HeadRow>>,
     last_notice: Cell<i64>,
     directory: i64,
@@ -118,15 +140,37 @@ pub(crate) struct Tx<'t> {
     changes: Cell<u64>,
 }
 
-/// What a commit needs to be recognised by afterwards.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
-    /// Number it is to have.
-    pub(crate) commit: u64,
-    /// Digest of its record.
-    pub(crate) digest: [u8; 32],
-    /// What only this transaction knows.
+/// A transaction that only has to be committed.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    /// The head once it is.
+    pub(crate) head: HeadRow,
+    /// What only this transaction knows: its log record is recognised by it afterwards.
     pub(crate) command: [u8; 16],
+    /// The last round trip, COMMIT included.
+    pub(crate) steps: Vec<Step>,
+    /// Streams whose positions are known from here on.
+    pub(crate) streams: BTreeSet<u32>,
+}
+
+// A commit's record in the log.
+struct Record {
+    head: HeadRow,
+    entries: Vec<u8>,
+    at_ms: WallMs,
+    command: [u8; 16],
+}
+
+impl Record {
+    fn values(&self) -> Vec<Value<'static>> {
+        vec![
+            Value::Int(self.head.commit.cast_signed()),
+            Value::Int(self.at_ms),
+            Value::Blob(self.entries.clone().into()),
+            Value::Blob(self.head.digest.to_vec().into()),
+            Value::Blob(self.command.to_vec().into()),
+        ]
+    }
 }
 
 /// How a transaction could not begin.
@@ -160,11 +204,43 @@ impl<'t> Tx<'t> {
             }
         }
         let known = read_ahead(session, state, directory, &plan, steps)?;
+        Ok(Self::new(session, state, directory, plan, known))
+    }
+
+    /// Begins a transaction that holds only if `head` is still the head, and so `state` what the database says of the plan's
+    /// streams: nothing needs to be asked, unless the plan has something to read. The first round trip finds out.
+    pub(crate) fn expecting(
+        session: &'t Session,
+        state: &'t mut State,
+        head: HeadRow,
+        plan: Plan,
+    ) -> Result<Self, Failure> {
+        state.directory_version = head.version;
+        let mut opening = vec![Step::Plain("BEGIN"), lock_streams(&plan)];
+        opening.extend(lock_handles(&plan));
+        opening.push(Step::One(EXPECT_HEAD, expected(&head)));
+        let mut known = Known::default();
+        // Ids that are there after all are found by the index that forbids them.
+        known.ids.extend(plan.ids.iter().map(|(of, id)| ((of.0, id.clone()), None)));
+        if plan.reads() {
+            let lead = opening.len();
+            opening.extend(reads(&plan));
+            let answers = session.run(&std::mem::take(&mut opening))?;
+            known.read(&plan, &answers[lead..])?;
+        }
+        let tx = Self::new(session, state, head.directory, plan, known);
+        tx.opening.replace(opening);
+        tx.head.set(Some(head));
+        tx.last_notice.set(head.notice);
+        Ok(tx)
+    }
+
+    fn new(session: &'t Session, state: &'t mut State, directory: i64, plan: Plan, known: Known) -> Self {
         // Other nodes move the ledger too, and what this one last saw of it may lack the unit that is settled now: a
         // transaction counts from a value that it cannot fall below, and only its changes are taken (`ledger_onto`).
         let ledger_before = Ledger { accepted: LEDGER_FROM, pending: LEDGER_FROM, ..Ledger::default() };
         state.ledger = ledger_before;
-        Ok(Self {
+        Self {
             session,
             state,
             at_ms: 0,
@@ -174,6 +250,7 @@ impl<'t> Tx<'t> {
             ledger_before,
             known: RefCell::new(known),
             waiting: RefCell::default(),
+            opening: RefCell::default(),
             head: Cell::new(None),
             last_notice: Cell::new(0),
             directory,
@@ -183,7 +260,24 @@ impl<'t> Tx<'t> {
             probe_ms: None,
             wrote: Cell::new(false),
             changes: Cell::new(0),
-        })
+        }
+    }
+
+    // One round trip, behind what opens the transaction if that has not been sent yet.
+    fn send(&self, steps: Vec<Step>) -> Result<Vec<Done>, Failure> {
+        let mut all = self.opening.take();
+        let opening = all.len();
+        all.extend(steps);
+        Ok(self.session.run(&all)?.split_off(opening))
+    }
+
+    fn send_one(&self, step: Step) -> Result<Done, Failure> {
+        Ok(self.send(vec![step])?.pop().unwrap_or_default())
+    }
+
+    /// Whether the database has heard of this transaction.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opening.borrow().is_empty()
     }
 
     fn changed(&self, rows: u64) {
@@ -194,14 +288,16 @@ impl<'t> Tx<'t> {
     // Takes the head's lock if it is not held, and notices if another node has changed what this one remembers.
     fn lock_head(&self, mut before: Vec<Step>) -> Result<HeadRow, Failure> {
         if let Some(head) = self.head.get() {
-            self.session.run(&before)?;
+            if !before.is_empty() {
+                self.send(before)?;
+            }
             return Ok(head);
         }
         before.push(Step::One(LOCK_HEAD, Vec::new()));
         // Behind the lock, and in a statement of its own: who changed the schema has held that lock.
         let known = migrate::newest(migrate::MIGRATIONS);
         before.push(Step::One(migrate::NEWER, vec![Value::Int(known.into())]));
-        let answers = self.session.run(&before)?;
+        let answers = self.send(before)?;
         let [.., head, newer] = answers.as_slice() else {
             return Err(Failure::Inconsistent("fewer answers than questions".into()));
         };
@@ -257,12 +353,12 @@ impl<'t> Tx<'t> {
         let steps = self.take_waiting();
         if self.waiting.borrow().notice_order.is_empty() {
             if !steps.is_empty() {
-                self.session.run(&steps)?;
+                self.send(steps)?;
             }
             return Ok(());
         }
         self.lock_head(steps)?;
-        self.session.run(&self.take_notices()).map(drop)
+        self.send(self.take_notices()).map(drop)
     }
 
     // Notices get their numbers under the head's lock: whoever reads on from a number misses none.
@@ -297,67 +393,102 @@ impl<'t> Tx<'t> {
         vec![Step::Many(DELETE_NOTICES, gone), Step::Many(INSERT_NOTICES, fresh)]
     }
 
-    /// Writes what the commit as a whole needs, up to but without the COMMIT: counters, ledger, the log record. `None` when
-    /// the writes changed nothing, so that there is nothing to commit. Returns the steps of the last round trip.
-    pub(crate) fn seal(&mut self, command: [u8; 16]) -> Result<Option<(Mark, Vec<Step>)>, Failure> {
+    /// Writes what the commit as a whole needs: counters, ledger, the log record. `None` when the writes changed nothing, so that
+    /// there is nothing to commit. Returns the steps of the last round trip, the one that commits included.
+    pub(crate) fn seal(&mut self, command: [u8; 16]) -> Result<Option<Sealed>, Failure> {
         if !self.wrote.get() {
             return Ok(None);
         }
-        let head = self.lock_head(self.take_waiting())?;
-        let mut steps = self.take_notices();
+        let head = match self.head.get() {
+            Some(head) => head,
+            None => self.lock_head(self.take_waiting())?,
+        };
+        let mut steps = Vec::new();
         self.ledger_onto(head.ledger);
+        let one_statement = self.is_plain();
+        if !one_statement {
+            steps.append(&mut self.opening.take());
+            steps.extend(self.take_waiting());
+            steps.extend(self.take_notices());
+        }
+        let after = self.head_after(&head);
+        let record =
+            Record { head: after, entries: std::mem::take(&mut self.entries), at_ms: self.at_ms, command };
+        let counters = self.counters();
+        if one_statement {
+            self.opening.take();
+            steps.push(self.append_all(&head, &record, counters));
+        } else {
+            if !counters.is_empty() {
+                steps.push(Step::Many(PUT_COUNTERS, counters));
+            }
+            steps.push(Step::One(PUT_HEAD, self.head_values(&after)));
+            steps.push(Step::One(INSERT_RECORD, record.values()));
+            steps.push(Step::Plain("COMMIT"));
+        }
+        self.state.commit = after.commit;
+        self.state.chain = after.digest;
+        Ok(Some(Sealed { head: after, command, steps, streams: self.locked_streams.clone() }))
+    }
+
+    // Whether all there is to do is in the columns of `APPEND`, and nothing was sent yet.
+    fn is_plain(&self) -> bool {
+        let waiting = self.waiting.borrow();
+        !self.is_open()
+            && !waiting.events.is_empty()
+            && !waiting.ids.is_empty()
+            && waiting.replies.is_empty()
+            && waiting.receipts.is_empty()
+            && waiting.notice_order.is_empty()
+            && waiting.steps.is_empty()
+    }
+
+    fn head_after(&mut self, before: &HeadRow) -> HeadRow {
+        let commit = before.commit + 1;
+        HeadRow {
+            commit,
+            digest: record_digest(&before.digest, commit, self.at_ms, &self.entries),
+            // Versions are given under the directory's lock: without it there are none.
+            version: if self.locked_directory { self.state.directory_version } else { before.version },
+            notice: self.last_notice.get(),
+            directory: before.directory + i64::from(self.changes_directory),
+            ledger: self.state.ledger,
+        }
+    }
+
+    fn head_values(&self, head: &HeadRow) -> Vec<Value<'static>> {
+        vec![
+            Value::Int(head.commit.cast_signed()),
+            Value::Blob(head.digest.to_vec().into()),
+            Value::Int(head.version.cast_signed()),
+            Value::Int(head.notice),
+            Value::Int(head.directory),
+            Value::Blob(encode_ledger(&head.ledger).to_vec().into()),
+            self.probe_ms.map_or(Value::Null, Value::Int),
+        ]
+    }
+
+    // The streams that have moved, by columns.
+    fn counters(&self) -> Vec<Vec<Value<'static>>> {
         let mut columns = Vec::new();
         for stream in &self.moved {
             let Head { last, first, .. } = self.state.streams[stream];
-            push(
-                &mut columns,
-                [
-                    Value::Int((*stream).into()),
-                    Value::Int(last.cast_signed()),
-                    Value::Int(first.cast_signed()),
-                ],
-            );
+            let row = [(*stream).into(), last.cast_signed(), first.cast_signed()];
+            push(&mut columns, row.map(Value::Int));
         }
-        if !columns.is_empty() {
-            steps.push(Step::Many(PUT_COUNTERS, columns));
-        }
-        let commit = head.commit + 1;
-        let digest = record_digest(&head.digest, commit, self.at_ms, &self.entries);
-        let directory = head.directory + i64::from(self.changes_directory);
-        // Versions are given under the directory's lock: without it there are none.
-        let version = if self.locked_directory { self.state.directory_version } else { head.version };
-        let number = Value::Int(commit.cast_signed());
-        steps.push(Step::One(
-            PUT_HEAD,
-            vec![
-                number.clone(),
-                Value::Blob(digest.to_vec().into()),
-                Value::Int(version.cast_signed()),
-                Value::Int(self.last_notice.get()),
-                Value::Int(directory),
-                Value::Blob(encode_ledger(&self.state.ledger).to_vec().into()),
-                self.probe_ms.map_or(Value::Null, Value::Int),
-            ],
-        ));
-        steps.push(Step::One(
-            INSERT_RECORD,
-            vec![
-                number,
-                Value::Int(self.at_ms),
-                Value::Blob(std::mem::take(&mut self.entries).into()),
-                Value::Blob(digest.to_vec().into()),
-                Value::Blob(command.to_vec().into()),
-            ],
-        ));
-        self.state.commit = commit;
-        self.state.chain = digest;
-        self.directory = directory;
-        Ok(Some((Mark { commit, digest, command }, steps)))
+        columns
     }
 
-    /// The directory's count after this commit.
-    pub(crate) fn directory(&self) -> i64 {
-        self.directory
+    fn append_all(&self, before: &HeadRow, record: &Record, counters: Vec<Vec<Value<'static>>>) -> Step {
+        let waiting = &mut *self.waiting.borrow_mut();
+        let mut args = vec![Arg::Many(numbers(self.moved.iter().copied()))];
+        args.extend(self.head_values(&record.head).into_iter().map(Arg::One));
+        args.extend(expected(before).into_iter().map(Arg::One));
+        args.extend(std::mem::take(&mut waiting.events).into_iter().map(Arg::Many));
+        args.extend(std::mem::take(&mut waiting.ids).into_iter().map(Arg::Many));
+        args.extend(counters.into_iter().map(Arg::Many));
+        args.extend(record.values().into_iter().map(Arg::One));
+        Step::Mixed(APPEND, args)
     }
 
     // What this transaction changed, onto what the ledger is by now.
@@ -407,6 +538,10 @@ fn owned(params: Params<'_>) -> Vec<Value<'static>> {
 }
 
 impl Plan {
+    fn reads(&self) -> bool {
+        !(self.events.is_empty() && self.receipts.is_empty() && self.names.is_empty())
+    }
+
     fn finds_streams(&self) -> bool {
         self.sweep_ms.is_some() || self.expire_ms.is_some() || !self.tasks.is_empty()
     }
@@ -445,79 +580,119 @@ fn read_ahead(
     plan: &Plan,
     mut steps: Vec<Step>,
 ) -> Result<Known, Begin> {
-    let text = |text: &String| Value::Text(text.clone().into());
-    let number = |number: &InstanceNo| Value::Int(number.0.into());
     let lead = steps.len();
-    let locks = Step::Many(LOCK_STREAMS, vec![numbers(plan.streams.iter().copied())]);
-    steps.push(locks);
-    if !plan.handles.is_empty() {
-        steps.push(Step::Many(LOCK_HANDLES, vec![plan.handles.iter().map(text).collect()]));
-    }
-    let reads = steps.len();
+    steps.push(lock_streams(plan));
+    steps.extend(lock_handles(plan));
+    let at = steps.len();
     steps.push(Step::One(READ_HEAD, Vec::new()));
     steps.push(Step::Many(READ_STREAMS, vec![numbers(plan.peek.iter().copied())]));
-    let ids = plan.ids.iter();
-    let columns =
-        vec![ids.clone().map(|(of, _)| number(of)).collect(), ids.map(|(_, id)| text(id)).collect()];
-    steps.push(Step::Many(READ_IDS, columns));
-    let rows = plan.events.iter().map(|row| Value::Int(*row)).collect();
-    steps.push(Step::Many(EVENT_ROW_COLUMNS_SQL, vec![rows]));
-    let receipts = plan.receipts.iter();
-    steps.push(Step::Many(
-        READ_RECEIPTS,
-        vec![
-            receipts.clone().map(|(event, ..)| Value::Int(*event)).collect(),
-            receipts.clone().map(|(_, by, _)| number(by)).collect(),
-            receipts.map(|(.., agent)| text(agent)).collect(),
-        ],
-    ));
-    let names = plan.names.iter();
-    steps.push(Step::Many(
-        READ_NAMES,
-        vec![
-            names.clone().map(|(vault, _)| Value::Blob(vault.0.to_vec().into())).collect(),
-            names.map(|(_, agent)| text(agent)).collect(),
-        ],
-    ));
+    steps.push(read_ids(plan));
+    steps.extend(reads(plan));
     let answers = session.run(&steps)?;
-    if HeadRow::of(&answers[reads].rows)?.directory != directory {
+    let head = HeadRow::of(&answers[at].rows)?;
+    if head.directory != directory {
         return Err(Begin::Stale);
     }
-    let head = HeadRow::of(&answers[reads].rows)?;
     state.directory_version = head.version;
     refresh(state, &answers[lead].rows)?;
-    refresh(state, &answers[reads + 1].rows)?;
-    Ok(known(plan, &answers[reads + 2..])?)
+    refresh(state, &answers[at + 1].rows)?;
+    let mut known = Known::default();
+    known.read_ids(plan, &answers[at + 2])?;
+    known.read(plan, &answers[at + 3..])?;
+    Ok(known)
 }
 
-fn known(plan: &Plan, answers: &[super::session::Done]) -> Result<Known, Failure> {
-    let mut known = Known::default();
-    known.ids.extend(plan.ids.iter().map(|(of, id)| ((of.0, id.clone()), None)));
-    for row in &answers[0].rows {
-        let row: &dyn Row = row;
-        known.ids.insert((row.get(0)?, row.get(1)?), Some(first_answer(row, 2)?));
+// The number says that nobody has committed since; the digest, that it is the same history.
+fn expected(head: &HeadRow) -> Vec<Value<'static>> {
+    // The directory's count tells of a change of the schema too.
+    vec![
+        Value::Int(head.commit.cast_signed()),
+        Value::Blob(head.digest.to_vec().into()),
+        Value::Int(head.directory),
+    ]
+}
+
+fn text(text: &str) -> Value<'static> {
+    Value::Text(text.to_owned().into())
+}
+
+fn lock_streams(plan: &Plan) -> Step {
+    Step::Many(LOCK_STREAMS, vec![numbers(plan.streams.iter().copied())])
+}
+
+fn lock_handles(plan: &Plan) -> Option<Step> {
+    let handles: Vec<_> = plan.handles.iter().map(|handle| text(handle)).collect();
+    (!handles.is_empty()).then(|| Step::Many(LOCK_HANDLES, vec![handles]))
+}
+
+fn read_ids(plan: &Plan) -> Step {
+    let ids = plan.ids.iter();
+    let of = ids.clone().map(|(of, _)| Value::Int(of.0.into())).collect();
+    Step::Many(READ_IDS, vec![of, ids.map(|(_, id)| text(id)).collect()])
+}
+
+// What is read besides the ids; nothing is asked when the plan has none of it.
+fn reads(plan: &Plan) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if !plan.events.is_empty() {
+        let rows = plan.events.iter().map(|row| Value::Int(*row)).collect();
+        steps.push(Step::Many(EVENT_ROW_COLUMNS_SQL, vec![rows]));
     }
-    known.events.extend(plan.events.iter().map(|event| (*event, None)));
-    for row in &answers[1].rows {
-        let row: &dyn Row = row;
-        let id: i64 = row.get(8)?;
-        known.events.insert(id, Some(event_row(EventId::from_row(id), row)?));
+    if !plan.receipts.is_empty() {
+        let mut columns = Vec::new();
+        for (event, by, agent) in &plan.receipts {
+            push(&mut columns, [Value::Int(*event), Value::Int(by.0.into()), text(agent)]);
+        }
+        steps.push(Step::Many(READ_RECEIPTS, columns));
     }
-    known
-        .receipts
-        .extend(plan.receipts.iter().map(|(event, by, agent)| ((*event, by.0, agent.clone()), None)));
-    for row in &answers[2].rows {
-        let row: &dyn Row = row;
-        known.receipts.insert((row.get(0)?, row.get(1)?, row.get(2)?), Some(row.get(3)?));
+    if !plan.names.is_empty() {
+        let mut columns = Vec::new();
+        for (vault, agent) in &plan.names {
+            push(&mut columns, [Value::Blob(vault.0.to_vec().into()), text(agent)]);
+        }
+        steps.push(Step::Many(READ_NAMES, columns));
     }
-    known.names.extend(plan.names.iter().map(|name| (name.clone(), Vec::new())));
-    for row in &answers[3].rows {
-        let row: &dyn Row = row;
-        let key = (VaultId(row.get(0)?), row.get(1)?);
-        let announcer = (InstanceNo(row.get(2)?), row.get(3)?, row.get(4)?);
-        known.names.entry(key).or_default().push(announcer);
+    steps
+}
+
+impl Known {
+    fn read_ids(&mut self, plan: &Plan, answer: &Done) -> Result<(), Failure> {
+        self.ids.extend(plan.ids.iter().map(|(of, id)| ((of.0, id.clone()), None)));
+        for row in &answer.rows {
+            let row: &dyn Row = row;
+            self.ids.insert((row.get(0)?, row.get(1)?), Some(first_answer(row, 2)?));
+        }
+        Ok(())
     }
-    Ok(known)
+
+    // The answers to `reads`, in its order.
+    fn read(&mut self, plan: &Plan, answers: &[Done]) -> Result<(), Failure> {
+        let mut answers = answers.iter();
+        let mut next = |asked: bool| match asked {
+            true => answers.next().map_or(&[][..], |answer| &answer.rows[..]),
+            false => &[],
+        };
+        self.events.extend(plan.events.iter().map(|event| (*event, None)));
+        for row in next(!plan.events.is_empty()) {
+            let row: &dyn Row = row;
+            let id: i64 = row.get(8)?;
+            self.events.insert(id, Some(event_row(EventId::from_row(id), row)?));
+        }
+        let receipts = plan.receipts.iter();
+        self.receipts.extend(receipts.map(|(event, by, agent)| ((*event, by.0, agent.clone()), None)));
+        for row in next(!plan.receipts.is_empty()) {
+            let row: &dyn Row = row;
+            self.receipts.insert((row.get(0)?, row.get(1)?, row.get(2)?), Some(row.get(3)?));
+        }
+        self.names.extend(plan.names.iter().map(|name| (name.clone(), Vec::new())));
+        for row in next(!plan.names.is_empty()) {
+            let row: &dyn Row = row;
+            let key = (VaultId(row.get(0)?), row.get(1)?);
+            let announcer = (InstanceNo(row.get(2)?), row.get(3)?, row.get(4)?);
+            self.names.entry(key).or_default().push(announcer);
+        }
+        Ok(())
+    }
 }
 
 // What an id was used for, out of the columns from `at` on.
@@ -557,7 +732,7 @@ impl rules::Tx for Tx<'_> {
     fn run(&self, sql: &'static str, params: Params<'_>) -> Result<usize, Failure> {
         self.forget(sql);
         self.flush()?;
-        let changed = self.session.one(Step::One(sql, owned(params)))?.changed;
+        let changed = self.send_one(Step::One(sql, owned(params)))?.changed;
         self.changed(changed);
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
@@ -576,7 +751,7 @@ impl rules::Tx for Tx<'_> {
         take: &mut dyn FnMut(&dyn Row) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.flush()?;
-        let answer = self.session.one(Step::One(sql, owned(params)))?;
+        let answer = self.send_one(Step::One(sql, owned(params)))?;
         if !sql.starts_with("SELECT") {
             self.forget(sql);
             self.changed(answer.changed);

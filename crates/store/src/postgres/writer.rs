@@ -9,8 +9,9 @@ use super::failure::{Kind, kind};
 use super::migrate;
 use super::plan::Plan;
 use super::session::{Session, Step};
-use super::state::{self, LOCK_HEAD};
-use super::tx::{Begin, Mark, Tx};
+use super::state::{self, HeadRow, LOCK_HEAD};
+use super::sure::Sure;
+use super::tx::{Begin, Sealed, Tx};
 use crate::rules::failure::Failure;
 use crate::rules::value::{Row, Value};
 use crate::rules::{self, install};
@@ -98,6 +99,15 @@ impl Shared {
     }
 }
 
+/// What a commit is recognised by afterwards.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    // Number it is to have.
+    commit: u64,
+    // What only this transaction knows.
+    command: [u8; 16],
+}
+
 /// How a transaction failed.
 enum Void {
     /// Nothing of it is there.
@@ -118,6 +128,14 @@ struct Committed<T> {
     appended: Vec<Arc<StoredEvent>>,
 }
 
+/// A transaction in which the work was done, before its commit.
+struct Worked<T> {
+    result: Result<(T, Option<Sealed>), Failure>,
+    appended: Vec<Arc<StoredEvent>>,
+    // Whether the database has heard of it.
+    open: bool,
+}
+
 /// The writer.
 pub(crate) struct Writer {
     address: Address,
@@ -129,6 +147,7 @@ pub(crate) struct Writer {
     state: State,
     // The count at which `state` was read; `None` when it has to be read anew.
     directory: Option<i64>,
+    sure: Sure,
     // The last commit that was answered, which must never be gone.
     answered: Option<(u64, Digest)>,
     // The epoch this node serves.
@@ -152,6 +171,7 @@ impl Writer {
             session: None,
             state: State::default(),
             directory: None,
+            sure: Sure::default(),
             answered: None,
             epoch: None,
         })
@@ -251,12 +271,8 @@ impl Writer {
                 Err(unknown @ Void::Unknown(..)) => return Err(unknown),
             };
             conflicts += u32::from(matches!(failure, Failure::Conflict));
-            let again = match &failure {
-                Failure::Conflict => conflicts < CONFLICTS_MAX,
-                Failure::Lost(_) => true,
-                Failure::Postgres(error) => kind(error) == Kind::Lost,
-                _ => false,
-            };
+            let again =
+                is_lost(&failure) || matches!(failure, Failure::Conflict) && conflicts < CONFLICTS_MAX;
             if !again || at >= TRIES_MAX {
                 return Err(Void::Nothing(self.explained(failure)));
             }
@@ -294,8 +310,17 @@ impl Writer {
         let session = self.session()?;
         let directory = self.directory(&session)?;
         let plan = plan(&self.state);
-        let mut tx = match Tx::begin(&session, &mut self.state, directory, plan) {
-            Ok(tx) => tx,
+        if let Some(head) = self.sure.head(&plan) {
+            match self.attempt_on(&session, head, plan.clone(), work) {
+                Err(Void::Nothing(failure)) if !is_lost(&failure) => {
+                    tracing::debug!(%failure, "a commit was expected to go through at once, and asks first");
+                    self.sure.forget();
+                }
+                done => return done,
+            }
+        }
+        let worked = match Tx::begin(&session, &mut self.state, directory, plan) {
+            Ok(tx) => work_on(tx, bytes(&*self.entropy), work),
             Err(begin) => {
                 self.directory = None;
                 self.roll_back(&session);
@@ -305,28 +330,65 @@ impl Writer {
                 }));
             }
         };
+        let done = self.settle(&session, worked);
+        if done.is_err() {
+            self.directory = None;
+        }
+        done
+    }
+
+    // In one round trip if nothing has to be read, on what this node is sure of. If it was wrong about that, nothing is there.
+    fn attempt_on<T>(
+        &mut self,
+        session: &Session,
+        head: HeadRow,
+        plan: Plan,
+        work: &dyn Fn(&mut Tx<'_>) -> Result<T, Failure>,
+    ) -> Result<Committed<T>, Void> {
         let command = bytes(&*self.entropy);
-        let applied = catch_unwind(AssertUnwindSafe(|| {
-            let done = work(&mut tx)?;
-            tx.seal(command).map(|sealed| (done, sealed))
-        }));
-        let (appended, directory) = (std::mem::take(&mut tx.appended), tx.directory());
-        let (done, sealed) = match applied.unwrap_or(Err(Failure::Panic)) {
-            Ok(applied) => applied,
+        let done = match Tx::expecting(session, &mut self.state, head, plan) {
+            Ok(tx) => {
+                let worked = work_on(tx, command, work);
+                let unasked = !worked.open && matches!(worked.result, Ok((_, None)));
+                // Nothing to commit, says a memory that nobody has compared: the slow way compares it.
+                if unasked { Err(Failure::Conflict.into()) } else { self.settle(session, worked) }
+            }
             Err(failure) => {
-                self.directory = None;
-                self.roll_back(&session);
-                return Err(failure.into());
+                self.roll_back(session);
+                Err(Void::Nothing(failure))
             }
         };
-        let Some((mark, steps)) = sealed else {
-            self.roll_back(&session);
-            return Ok(Committed { done, appended });
-        };
-        self.commit(&session, mark, steps)?;
-        self.directory = Some(directory);
-        self.acknowledge(mark.commit, mark.digest);
-        Ok(Committed { done, appended })
+        match &done {
+            Err(Void::Nothing(failure)) if !is_lost(failure) => {}
+            Err(_) => self.directory = None,
+            Ok(_) => {}
+        }
+        done
+    }
+
+    // Commits what was done, or takes it back.
+    fn settle<T>(&mut self, session: &Session, worked: Worked<T>) -> Result<Committed<T>, Void> {
+        let Worked { result, appended, open } = worked;
+        match result {
+            Ok((done, Some(sealed))) => {
+                let mark = Mark { commit: sealed.head.commit, command: sealed.command };
+                self.commit(session, mark, &sealed.steps)?;
+                self.directory = Some(sealed.head.directory);
+                self.sure.committed(sealed.head, sealed.streams);
+                self.acknowledge(sealed.head.commit, sealed.head.digest);
+                Ok(Committed { done, appended })
+            }
+            Ok((done, None)) => {
+                self.roll_back(session);
+                Ok(Committed { done, appended })
+            }
+            Err(failure) => {
+                if open {
+                    self.roll_back(session);
+                }
+                Err(failure.into())
+            }
+        }
     }
 
     fn acknowledge(&mut self, commit: u64, digest: Digest) {
@@ -334,20 +396,14 @@ impl Writer {
         self.shared.commit.fetch_max(commit, Ordering::Relaxed);
     }
 
-    fn commit(&mut self, session: &Session, mark: Mark, mut steps: Vec<Step>) -> Result<(), Void> {
-        steps.push(Step::Plain("COMMIT"));
-        let Err(failure) = session.run(&steps) else { return Ok(()) };
-        self.directory = None;
-        let lost = match &failure {
-            Failure::Lost(_) => true,
-            Failure::Postgres(error) => kind(error) == Kind::Lost,
-            _ => false,
-        };
-        if !lost {
+    fn commit(&mut self, session: &Session, mark: Mark, steps: &[Step]) -> Result<(), Void> {
+        let Err(failure) = session.run(steps) else { return Ok(()) };
+        if !is_lost(&failure) {
             // The server said no to one of the steps, and to the COMMIT with it.
             self.roll_back(session);
             return Err(failure.into());
         }
+        self.directory = None;
         self.session = None;
         tracing::warn!(%failure, commit = mark.commit, "the answer to a commit was lost: looking it up");
         match self.look_up(mark) {
@@ -391,6 +447,7 @@ impl Writer {
             return Ok(Rc::clone(session));
         }
         self.directory = None;
+        self.sure.forget();
         let connected = self.runtime.block_on(self.address.connect_to_write());
         let client = connected.map_err(|error| Failure::Lost(error.to_string()))?;
         let session = Rc::new(Session::new(Rc::clone(&self.runtime), client));
@@ -403,11 +460,12 @@ impl Writer {
         if let Some(directory) = self.directory {
             return Ok(directory);
         }
-        let (state, directory) = state::load(session, &self.state)?;
+        let (state, head) = state::load(session, &self.state)?;
         self.shared.commit.fetch_max(state.commit, Ordering::Relaxed);
         self.state = state;
-        self.directory = Some(directory);
-        Ok(directory)
+        self.sure.read(head);
+        self.directory = Some(head.directory);
+        Ok(head.directory)
     }
 
     /// After a fail-over to a server that lags, commits that were answered may be gone. Their sequences must not be used again for
@@ -480,6 +538,27 @@ impl Void {
             }
         }
     }
+}
+
+fn is_lost(failure: &Failure) -> bool {
+    match failure {
+        Failure::Lost(_) => true,
+        Failure::Postgres(error) => kind(error) == Kind::Lost,
+        _ => false,
+    }
+}
+
+fn work_on<T>(
+    mut tx: Tx<'_>,
+    command: [u8; 16],
+    work: &dyn Fn(&mut Tx<'_>) -> Result<T, Failure>,
+) -> Worked<T> {
+    let applied = catch_unwind(AssertUnwindSafe(|| {
+        let done = work(&mut tx)?;
+        tx.seal(command).map(|sealed| (done, sealed))
+    }));
+    let result = applied.unwrap_or(Err(Failure::Panic));
+    Worked { result, appended: std::mem::take(&mut tx.appended), open: tx.is_open() }
 }
 
 fn apply_batch(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Outcome>, Failure> {

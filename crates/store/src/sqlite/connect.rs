@@ -13,11 +13,11 @@ const BUSY_MS: u64 = 5_000;
 /// The writer's page cache. SQLite looks through all of it at each commit that has split a page (the page it borrows for that
 /// has a number beyond the end of the file): at 64 MiB that was an eighth of the hub's processor. The leaves being appended
 /// to fit easily; what else is needed comes from the system's cache.
-const WRITER_CACHE_KIB: i64 = 16 * 1024;
+const WRITER_CACHE_KIB: i64 = 4 * 1024;
 /// Page cache of each reader, in KiB.
-const READER_CACHE_KIB: i64 = 8 * 1024;
+const READER_CACHE_KIB: i64 = 1024;
 /// Part of the database that readers map instead of copying.
-const MMAP_BYTES: i64 = 1 << 30;
+const MMAP_BYTES: i64 = 0;
 /// Statements kept prepared per connection.
 const STATEMENTS_MAX: usize = 256;
 

@@ -11,7 +11,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_switchboard");
 async fn migrate(nodes: &Nodes, sql: &str, compatible_from: u32) {
     let schema = nodes.store.rsplit('=').next().unwrap();
     let sql = format!(
-        "BEGIN; SET LOCAL search_path = {schema}; {sql}; SELECT 1 FROM head FOR UPDATE;
+        "BEGIN; SET LOCAL search_path = {schema}; {sql}; UPDATE head SET directory = directory + 1;
          INSERT INTO migrations (number, name, checksum, compatible_from) VALUES (3, '0003_next.sql', '', {compatible_from}); COMMIT"
     );
     tokio::task::spawn_blocking(move || CLUSTER.sql(&sql)).await.unwrap();

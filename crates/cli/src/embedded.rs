@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub struct Embedded {
     /// The owner's bearer of this run.
     pub token: Secret,
     serving: JoinHandle<()>,
+    _lock: Option<File>,
 }
 
 /// A store that was opened.
@@ -55,11 +57,13 @@ pub struct Opened {
     pub store: Arc<dyn Store>,
     /// What it is, as `status` says it.
     pub backend: &'static str,
+    /// Keeps other hubs out of the data directory, when the store does not do so itself.
+    pub lock: Option<File>,
 }
 
 impl From<SqliteStore> for Opened {
     fn from(store: SqliteStore) -> Self {
-        Self { store: Arc::new(store), backend: "sqlite" }
+        Self { store: Arc::new(store), backend: "sqlite", lock: None }
     }
 }
 
@@ -77,14 +81,18 @@ pub async fn open(dir: &Path, config: &Config) -> Result<Opened, Failure> {
 #[cfg(feature = "postgres")]
 async fn open_database(dir: &Path, config: &Config) -> Result<Opened, Failure> {
     use switchboard_store::postgres::{Address, Options, PostgresStore};
-    crate::place::make(dir)?;
+    use switchboard_store::sqlite::lock_dir;
+    let lock = tokio::task::block_in_place(|| {
+        crate::place::make(dir)?;
+        lock_dir(dir).map_err(|error| open_failure(dir, &error))
+    })?;
     let options = Options { search: config.store.search, ..Options::default() };
     let opened = match Address::parse(&config.store.url) {
         Ok(address) => PostgresStore::connect(address, options).await,
         Err(error) => Err(error),
     };
     match opened {
-        Ok(store) => Ok(Opened { store: Arc::new(store), backend: "postgres" }),
+        Ok(store) => Ok(Opened { store: Arc::new(store), backend: "postgres", lock: Some(lock) }),
         Err(error) => Err(database_failure(&error)),
     }
 }
@@ -184,7 +192,7 @@ impl Embedded {
         listener: TcpListener,
         traces: Traces,
     ) -> Result<Self, Failure> {
-        let Opened { store, backend } = opened.into();
+        let Opened { store, backend, lock } = opened.into();
         let address = listener.local_addr().map_err(|error| {
             Failure::new(Exit::Refused, "SB0207", format!("The listening address is not known: {error}."))
         })?;
@@ -219,7 +227,7 @@ impl Embedded {
         doors.origins = Arc::new(config.server.origins.clone());
         doors.mcp.allowed_hosts.clone_from(&config.server.hosts);
         let serving = tokio::spawn(listen::serve(listener, doors, hub.stopping().clone()));
-        Ok(Self { hub, url, local_url, token, serving })
+        Ok(Self { hub, url, local_url, token, serving, _lock: lock })
     }
 
     /// A bearer for a first agent, if nobody but the owner has ever had one.

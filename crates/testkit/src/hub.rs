@@ -253,6 +253,13 @@ impl Http {
         self.send(self.client.get(format!("{}{path}", self.url))).await
     }
 
+    /// GET of what may not answer.
+    pub async fn try_get(&self, path: &str) -> Option<Reply> {
+        let response = self.request(reqwest::Method::GET, path).send().await.ok()?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Some(Reply { status, headers, text: response.text().await.ok()? })
+    }
+
     /// POST of a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Reply {
         self.post_raw(path, body.to_string(), &[]).await

@@ -65,9 +65,14 @@ pub struct Called {
 impl Mcp {
     /// A client that has sent nothing yet.
     pub fn new(hub: &TestHub, token: &Token) -> Self {
+        Self::at(&hub.url, &token.bearer)
+    }
+
+    /// The same for any address.
+    pub fn at(url: &str, bearer: &str) -> Self {
         let accept = ("accept".into(), "application/json, text/event-stream".into());
         Self {
-            http: hub.http(token),
+            http: Http::new(url, bearer),
             headers: vec![accept],
             session: None,
             stateless: false,
@@ -77,12 +82,22 @@ impl Mcp {
 
     /// A client of the revision without sessions.
     pub fn stateless(hub: &TestHub, token: &Token) -> Self {
-        Self { stateless: true, ..Self::new(hub, token) }
+        Self::stateless_at(&hub.url, &token.bearer)
+    }
+
+    /// The same for any address.
+    pub fn stateless_at(url: &str, bearer: &str) -> Self {
+        Self { stateless: true, ..Self::at(url, bearer) }
     }
 
     /// A client with a session of the newest revision that has them.
     pub async fn open(hub: &TestHub, token: &Token) -> Self {
-        let mut client = Self::new(hub, token);
+        Self::open_at(&hub.url, &token.bearer).await
+    }
+
+    /// The same for any address.
+    pub async fn open_at(url: &str, bearer: &str) -> Self {
+        let mut client = Self::at(url, bearer);
         let answer = client.initialize(SESSIONS).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         client

@@ -61,7 +61,9 @@ impl Process {
         let line = tokio::time::timeout(PATIENCE, ready).await.expect("ready in time");
         let ready: Value = serde_json::from_str(&line).expect("the ready line is JSON");
         assert_eq!(ready["ready"], true, "{line}");
-        Self { child, url: ready["url"].as_str().expect("its address").to_owned(), dir: dir.to_owned() }
+        // `ready` names the public address, if there is one.
+        let url = admin(dir)["url"].as_str().expect("its address").to_owned();
+        Self { child, url, dir: dir.to_owned() }
     }
 
     /// `kill -9`, at once.
@@ -91,9 +93,7 @@ impl Process {
 
     /// An HTTP client with the admin token that the hub has written to its data directory.
     pub fn admin(&self) -> Http {
-        let text = std::fs::read_to_string(self.dir.join("admin.json")).expect("admin.json");
-        let admin: Value = serde_json::from_str(&text).expect("admin.json is JSON");
-        Http::new(&self.url, admin["token"].as_str().expect("the admin token"))
+        Http::new(&self.url, admin(&self.dir)["token"].as_str().expect("the admin token"))
     }
 
     /// A fresh bearer.
@@ -102,4 +102,10 @@ impl Process {
         let text = |name: &str| made[name].as_str().expect("a token").to_owned();
         Token { instance_id: text("instance_id"), bearer: text("token") }
     }
+}
+
+/// What a running hub has written for commands on its machine.
+fn admin(dir: &Path) -> Value {
+    let text = std::fs::read_to_string(dir.join("admin.json")).expect("admin.json");
+    serde_json::from_str(&text).expect("admin.json is JSON")
 }

@@ -4,6 +4,7 @@ use crate::PATIENCE;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -91,6 +92,20 @@ impl Socket {
                     return Some(serde_json::from_str(&text).expect("frames are JSON"));
                 }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Says nothing for so long but what the protocol answers by itself, and keeps what comes; panics when the socket ends.
+    pub async fn keep_silent(&mut self, time: Duration) {
+        let until = tokio::time::Instant::now() + time;
+        while let Ok(message) = tokio::time::timeout_at(until, self.stream.next()).await {
+            match message {
+                Some(Ok(Message::Text(text))) => {
+                    self.kept.push_back(serde_json::from_str(&text).expect("frames are JSON"));
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => panic!("the socket ended: {message:?}"),
                 Some(Ok(_)) => {}
             }
         }

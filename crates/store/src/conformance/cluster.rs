@@ -42,6 +42,9 @@ const QUICK: [&str; 12] = [
     "max_wal_size=256MB",
 ];
 
+/// Where the small disk of [`Cluster::with_small_disk`] is, as its server sees it.
+pub const SMALL_DISK: &str = "/mnt";
+
 /// A running server.
 #[derive(Debug)]
 pub struct Cluster {
@@ -67,9 +70,28 @@ impl Cluster {
     /// A server with further settings.
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
+        Self::run(as_owner(), settings)
+    }
+
+    /// A server with a small disk beside its own at [`SMALL_DISK`], which nobody else sees and which is gone with it. Being root
+    /// is needed for that, or a system that lets its users make name spaces.
+    #[must_use]
+    pub fn with_small_disk(mib: u32) -> Self {
+        let root = is_root();
+        let mut command = Command::new("unshare");
+        command.args(if root { &["-m"][..] } else { &["-m", "--map-current-user", "--keep-caps"] });
+        let owner = if root { "runuser -u postgres --" } else { "env" };
+        let user = if root { "postgres" } else { "$(id -un)" };
+        let mount = format!(
+            "mount -t tmpfs -o size={mib}m,mode=700,uid=$(id -u {user}),gid=$(id -g {user}) small {SMALL_DISK} && exec {owner} \"$@\""
+        );
+        command.args(["sh", "-c", &mount, "sh"]);
+        Self::run(command, &QUICK)
+    }
+
+    fn run(mut command: Command, settings: &[&str]) -> Self {
         let bin = programs();
         let port = free_port();
-        let mut command = as_owner();
         command.args(["sh", "-c", SCRIPT, "sh"]).arg(&bin).arg(port.to_string()).args(settings);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Not under a home that its owner may not enter.
@@ -128,9 +150,13 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
+}
+
 /// PostgreSQL does not run as root: then it runs as its own user.
 fn as_owner() -> Command {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0);
+    let root = is_root();
     let mut command = Command::new(if root { "runuser" } else { "env" });
     if root {
         command.args(["-u", "postgres", "--"]);

@@ -73,7 +73,7 @@ pub enum OpenError {
     },
     /// A newer program wrote the schema.
     #[error(
-        "the database has schema version {found}, this program knows {known}: use the newer program again"
+        "the database has schema version {found}, for which this program is too old (it knows {known}): use the newer program again"
     )]
     Newer {
         /// Version in the database.

@@ -2,10 +2,13 @@
 
 use super::config::{Address, OpenError};
 use super::failure::{Kind, answer, kind, told};
+use super::migrate;
 use super::read::Arg;
+use crate::rules::failure::Failure;
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
 };
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use switchboard_core::port::store::StoreError;
@@ -19,6 +22,8 @@ const WAIT: Duration = Duration::from_secs(10);
 pub(crate) struct Readers {
     pool: Pool,
     closed: AtomicBool,
+    // Why nothing is read any more: what is there now may mean something else than this program takes it for.
+    outdated: OnceLock<StoreError>,
 }
 
 impl Readers {
@@ -33,7 +38,7 @@ impl Readers {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| OpenError::Server(error.to_string()))?;
-        Ok(Self { pool, closed: AtomicBool::new(false) })
+        Ok(Self { pool, closed: AtomicBool::new(false), outdated: OnceLock::new() })
     }
 
     /// No more queries.
@@ -42,10 +47,38 @@ impl Readers {
         self.pool.close();
     }
 
+    /// Fails, and lets every later query fail, when a newer program has changed the schema beyond what this one may work with.
+    pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
+        let known = migrate::newest(migrate::MIGRATIONS);
+        let rows = self.query(migrate::NEWER, vec![Box::new(i64::from(known))]).await?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        migrate::may_go_on(row, known).map_err(|failure| {
+            if matches!(failure, Failure::Outdated { .. }) && self.outdated.set(failure.answer()).is_ok() {
+                tracing::error!(%failure, "this node serves no longer");
+            }
+            failure.answer()
+        })
+    }
+
+    /// Fails when a newer program has added to the schema: a copy by this one would lack that.
+    pub(crate) async fn check_whole(&self) -> Result<(), StoreError> {
+        let known = migrate::newest(migrate::MIGRATIONS);
+        let rows = self.query(migrate::NEWER, vec![Box::new(i64::from(known))]).await?;
+        let Some(found) = rows.first().and_then(|row| row.get::<_, Option<i64>>(0)) else { return Ok(()) };
+        let why = format!(
+            "the database has schema version {found}, of which this program knows the part up to {known}: take the copy \
+             from a node of the newer version"
+        );
+        Err(StoreError::Backend(why.into()))
+    }
+
     /// A connection of its own for a while.
     pub(crate) async fn connection(&self) -> Result<Object, StoreError> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(StoreError::Closed);
+        }
+        if let Some(why) = self.outdated.get() {
+            return Err(why.clone());
         }
         self.pool.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => StoreError::Overloaded,

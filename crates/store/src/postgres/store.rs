@@ -254,6 +254,8 @@ impl Store for PostgresStore {
         let (node, rings) = (int(beat.node.cast_signed()), int(u8::from(beat.rings)));
         let args = vec![node, rings, text(beat.lease), int(fence), int(NODE_DEAD_MS), int(beat.keep_ms)];
         Box::pin(async move {
+            // A node that is too old for the schema must not count as alive.
+            self.readers.check_schema().await?;
             let pulse = self.first(nodes::BEAT, args, nodes::pulse).await?;
             pulse.ok_or_else(|| StoreError::Inconsistent("a beat without an answer".into()))
         })
@@ -311,7 +313,10 @@ impl Store for PostgresStore {
     }
 
     fn backup(&self, target: PathBuf) -> Fut<'_, ()> {
-        Box::pin(async move { super::backup::backup(&self.readers, &target).await })
+        Box::pin(async move {
+            self.readers.check_whole().await?;
+            super::backup::backup(&self.readers, &target).await
+        })
     }
 
     fn wall_ms(&self) -> Fut<'_, WallMs> {

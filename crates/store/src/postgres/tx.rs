@@ -2,6 +2,7 @@
 //! written by one statement per table; anything the rules read goes behind it, so that they see what they wrote.
 
 use super::ids;
+use super::migrate;
 use super::plan::Plan;
 use super::session::{Arg, Done, Session, Step};
 use super::state::{HeadRow, LOCK_HEAD, READ_HEAD, numbers, refresh};
@@ -57,7 +58,7 @@ const APPEND: &str = "WITH streams AS MATERIALIZED
         (SELECT id FROM counters WHERE id = ANY(?::bigint[]) ORDER BY id FOR UPDATE),
     moved AS (UPDATE head SET commit_no = ?, digest = ?, version = ?, notice = ?, directory = ?, ledger = ?,
         probe_ms = coalesce(?, probe_ms)
-        WHERE commit_no = ? AND digest = ? AND (SELECT count(*) FROM streams) >= 0 RETURNING 1),
+        WHERE commit_no = ? AND digest = ? AND directory = ? AND (SELECT count(*) FROM streams) >= 0 RETURNING 1),
     stored AS (INSERT INTO events (id, kind, at_ms, expires_at_ms, thread, reply_to, from_instance, from_agent, to_instance,
             to_agent, client_id, content_digest, data)
         SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[],
@@ -70,8 +71,7 @@ const APPEND: &str = "WITH streams AS MATERIALIZED
     INSERT INTO log (commit_no, at_ms, entries, digest, command)
     SELECT ?::bigint / (SELECT count(*) FROM moved), ?, ?, ?, ?";
 // Locks the head if it is still the one expected; else the division fails, and with it all that was sent behind it.
-const EXPECT_HEAD: &str =
-    "SELECT 1 / count(*) FROM (SELECT 1 FROM head WHERE commit_no = ? FOR UPDATE) AS expected";
+const EXPECT_HEAD: &str = "SELECT 1 / count(*) FROM (SELECT 1 FROM head WHERE commit_no = ? AND digest = ? AND directory = ? FOR UPDATE) AS expected";
 const LOCK_STREAMS: &str = "SELECT id, a, b FROM counters WHERE id = ANY(?::bigint[]) ORDER BY id FOR UPDATE";
 const READ_STREAMS: &str = "SELECT id, a, b FROM counters WHERE id = ANY(?::bigint[])";
 const LOCK_HANDLES: &str = "SELECT 1 FROM handles WHERE handle = ANY(?::text[]) ORDER BY handle FOR UPDATE";
@@ -295,8 +295,17 @@ impl<'t> Tx<'t> {
             return Ok(head);
         }
         before.push(Step::One(LOCK_HEAD, Vec::new()));
+        // Behind the lock, and in a statement of its own: who changed the schema has held that lock.
+        let known = migrate::newest(migrate::MIGRATIONS);
+        before.push(Step::One(migrate::NEWER, vec![Value::Int(known.into())]));
         let answers = self.send(before)?;
-        let head = HeadRow::of(answers.last().map(|last| last.rows.as_slice()).unwrap_or_default())?;
+        let [.., head, newer] = answers.as_slice() else {
+            return Err(Failure::Inconsistent("fewer answers than questions".into()));
+        };
+        if let Some(newer) = newer.rows.first() {
+            migrate::may_go_on(newer, known)?;
+        }
+        let head = HeadRow::of(&head.rows)?;
         if head.directory != self.directory {
             return Err(Failure::Conflict);
         }
@@ -606,7 +615,12 @@ fn read_ahead(
 
 // The number says that nobody has committed since; the digest, that it is the same history.
 fn expected(head: &HeadRow) -> Vec<Value<'static>> {
-    vec![Value::Int(head.commit.cast_signed()), Value::Blob(head.digest.to_vec().into())]
+    // The directory's count tells of a change of the schema too.
+    vec![
+        Value::Int(head.commit.cast_signed()),
+        Value::Blob(head.digest.to_vec().into()),
+        Value::Int(head.directory),
+    ]
 }
 
 fn text(text: &str) -> Value<'static> {

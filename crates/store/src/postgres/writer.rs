@@ -6,6 +6,7 @@
 
 use super::config::Address;
 use super::failure::{Kind, kind};
+use super::migrate;
 use super::plan::Plan;
 use super::session::{Session, Step};
 use super::state::{self, HeadRow, LOCK_HEAD};
@@ -13,7 +14,7 @@ use super::sure::Sure;
 use super::tx::{Begin, Sealed, Tx};
 use crate::moving;
 use crate::rules::failure::Failure;
-use crate::rules::value::Row;
+use crate::rules::value::{Row, Value};
 use crate::rules::{self, Tx as _, install};
 use crate::sqlite::queue::{Habit, Queue, Weigh};
 use crate::sqlite::state::State;
@@ -281,12 +282,25 @@ impl Writer {
             let again =
                 is_lost(&failure) || matches!(failure, Failure::Conflict) && conflicts < CONFLICTS_MAX;
             if !again || at >= TRIES_MAX {
-                return Err(Void::Nothing(failure));
+                return Err(Void::Nothing(self.explained(failure)));
             }
             tracing::debug!(%failure, at, "a commit is tried again");
             std::thread::sleep(self.pause(at));
         }
         unreachable!("the loop ends by returning")
+    }
+
+    // A statement that the database does not understand any more: perhaps a newer program has changed the schema.
+    fn explained(&self, failure: Failure) -> Failure {
+        let known = migrate::newest(migrate::MIGRATIONS);
+        let look = |session: &Session| {
+            let key = vec![Value::Int(known.into())];
+            let found = session.run(&[Step::One(migrate::NEWER, key)]).ok()?;
+            migrate::may_go_on(found[0].rows.first()?, known).err()
+        };
+        let unknown = matches!(&failure, Failure::Postgres(error) if kind(error) == Kind::Data);
+        let outdated = self.session.as_deref().filter(|_| unknown).and_then(look);
+        outdated.filter(|failure| matches!(failure, Failure::Outdated { .. })).unwrap_or(failure)
     }
 
     // Longer with each try, and of random length, so that nodes that met do not meet again.
@@ -424,7 +438,6 @@ impl Writer {
     }
 
     fn look(&mut self, mark: Mark) -> Result<bool, Failure> {
-        use crate::rules::value::Value;
         let session = self.session()?;
         let key = vec![Value::Int(mark.commit.cast_signed())];
         let answers = session.run(&[

@@ -22,6 +22,18 @@ pub(crate) enum Failure {
     #[cfg(feature = "postgres")]
     #[error("{0}")]
     Lost(String),
+    /// A newer program has changed the schema beyond what this one may work with.
+    #[cfg(feature = "postgres")]
+    #[error(
+        "the database has schema version {found}, for which this program is too old (it knows {known}): \
+         stop this node and start the newer program"
+    )]
+    Outdated {
+        /// Version in the database.
+        found: u32,
+        /// Newest version this program knows.
+        known: u32,
+    },
     /// Rows contradict each other.
     #[error("{0}")]
     Inconsistent(String),
@@ -41,7 +53,7 @@ impl Failure {
             #[cfg(feature = "postgres")]
             Self::Postgres(error) => crate::postgres::failure::is_environment(error),
             #[cfg(feature = "postgres")]
-            Self::Conflict | Self::Lost(_) => true,
+            Self::Conflict | Self::Lost(_) | Self::Outdated { .. } => true,
             Self::Inconsistent(_) | Self::Panic => false,
         }
     }
@@ -55,7 +67,7 @@ impl Failure {
             #[cfg(feature = "postgres")]
             Self::Conflict => StoreError::Overloaded,
             #[cfg(feature = "postgres")]
-            Self::Lost(_) => StoreError::Backend(self.to_string().into()),
+            Self::Lost(_) | Self::Outdated { .. } => StoreError::Backend(self.to_string().into()),
             Self::Inconsistent(what) => StoreError::Inconsistent(what.as_str().into()),
             Self::Panic => StoreError::Backend(self.to_string().into()),
         }

@@ -103,23 +103,28 @@ impl Files {
     }
 }
 
-/// Makes the directory, for its owner alone, and takes the lock that keeps a second hub out. The operating system lets go
-/// of it when the process ends, however it ends.
+/// Takes the lock of the directory for a database that can be used.
 pub(crate) fn lock(files: &Files) -> Result<File, OpenError> {
     let found = rusqlite::version_number();
     if found < SQLITE_VERSION_MIN {
         return Err(OpenError::Library { found });
     }
-    let path = files.dir.join("lock");
+    lock_dir(&files.dir)
+}
+
+/// Makes the data directory, for its owner alone, and takes the lock that keeps a second hub out, whatever store it has: the
+/// operating system lets go of it when the file is dropped or the process ends, however it ends.
+pub fn lock_dir(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join("lock");
     let open = || {
-        make_dir(&files.dir)?;
-        sync_parents(&files.dir)?;
+        make_dir(dir)?;
+        sync_parents(dir)?;
         private(OpenOptions::new().create(true).truncate(false).write(true)).open(&path)
     };
     let file = open().map_err(|error| OpenError::Io { path: path.clone(), error })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(files.dir.clone())),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
         Err(TryLockError::Error(error)) => Err(OpenError::Io { path, error }),
     }
 }

@@ -15,6 +15,9 @@ pub(crate) struct Migration {
     pub(crate) name: &'static str,
     /// Its statements.
     pub(crate) sql: &'static str,
+    /// Schema of the oldest program that goes on working with a PostgreSQL database to which this was applied: lower than
+    /// `number` only when this one adds and takes nothing away (ADR 9). With SQLite an older program never opens newer data.
+    pub(crate) compatible_from: u32,
 }
 
 /// Every migration in order.
@@ -23,16 +26,19 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         number: 1,
         name: "0001_initial.sql",
         sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
+        compatible_from: 1,
     },
     Migration {
         number: 2,
         name: "0002_nodes.sql",
         sql: include_str!("../../migrations/sqlite/0002_nodes.sql"),
+        compatible_from: 2,
     },
     Migration {
         number: 3,
         name: "0003_moving.sql",
         sql: include_str!("../../migrations/sqlite/0003_moving.sql"),
+        compatible_from: 3,
     },
 ];
 
@@ -143,8 +149,10 @@ fn apply(conn: &Connection, migration: &Migration) -> rusqlite::Result<()> {
 mod tests {
     use super::*;
 
-    const ONE: Migration = Migration { number: 1, name: "0001_a.sql", sql: "CREATE TABLE a (x)" };
-    const TWO: Migration = Migration { number: 2, name: "0002_b.sql", sql: "CREATE TABLE b (x)" };
+    const ONE: Migration =
+        Migration { number: 1, name: "0001_a.sql", sql: "CREATE TABLE a (x)", compatible_from: 1 };
+    const TWO: Migration =
+        Migration { number: 2, name: "0002_b.sql", sql: "CREATE TABLE b (x)", compatible_from: 1 };
 
     fn fresh(migrations: &[Migration]) -> Connection {
         let conn = Connection::open_in_memory().unwrap();
@@ -157,6 +165,7 @@ mod tests {
         for (at, migration) in MIGRATIONS.iter().enumerate() {
             assert_eq!(migration.number as usize, at + 1);
             assert!(migration.name.starts_with(&format!("{:04}_", migration.number)));
+            assert!((1..=migration.number).contains(&migration.compatible_from));
         }
     }
 

@@ -31,7 +31,7 @@ mod writer;
 
 #[cfg(feature = "postgres")]
 pub use closed::Closed;
-pub use connect::OpenError;
+pub use connect::{OpenError, lock_dir};
 pub use migrate::MigrateError;
 
 use crate::moving::{Mark, READ_MARK};

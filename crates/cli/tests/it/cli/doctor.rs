@@ -47,7 +47,7 @@ fn open_permissions_and_a_wrong_configuration_are_found() {
     let dir = temp();
     let data = dir.path().join("data");
     let hub = Hub::start(&data);
-    std::fs::set_permissions(data.join("switchboard.db"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(data.join("admin.json"), std::fs::Permissions::from_mode(0o644)).unwrap();
     let file = dir.path().join("hub.toml");
     std::fs::write(&file, "[store]\nurl = \"oracle\"\n").unwrap();
     let ended = hub.run(&["doctor", "--json", "--config", file.to_str().unwrap()]);

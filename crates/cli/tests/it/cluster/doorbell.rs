@@ -1,7 +1,12 @@
 //! Ringing over a NATS server, and doing without.
 
+use super::authority::Authority;
 use super::{Nodes, all_ring, received, rings, until};
-use serde_json::json;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use nkeys::KeyPair;
+use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
 use switchboard_testkit::{Nats, PATIENCE, Process, Socket, Token};
 
@@ -98,4 +103,103 @@ async fn two_installations_on_one_server_do_not_ring_each_other() {
     let cursors = json!({ one.nodes.channel(): 0 });
     let mut again = one.nodes.agent_from(&one.running[0], &one.token, "b", &cursors).await;
     assert_eq!(received(&mut again, 3).await.len(), 3);
+}
+
+/// A NATS server with a configuration file.
+async fn configured(dir: &Path, text: &str) -> Nats {
+    let file = dir.join("nats.conf");
+    std::fs::write(&file, text).unwrap();
+    Nats::with(-1, &["-c", file.to_str().unwrap()]).await
+}
+
+/// Starts a node that rings with `good` and one that tries to with `bad`: the first rings, the second serves all the same.
+async fn only_the_first_rings(
+    good: (&str, &[(&'static str, String)]),
+    bad: (&str, &[(&'static str, String)]),
+) {
+    let (mut nodes, mut running) = Nodes::start_with(1, good.0, good.1.to_vec()).await;
+    all_ring(&running).await;
+    bad.0.clone_into(&mut nodes.bell);
+    nodes.more = bad.1.to_vec();
+    running.push(nodes.add().await);
+    let (a, b) = (running[0].token("a").await, running[0].token("b").await);
+    let mut receiver = nodes.agent(&running[0], &b, "b").await;
+    let mut sender = nodes.agent(&running[1], &a, "a").await;
+    assert!(!rings(&running[1]).await, "{bad:?}");
+    sender.ask(&nodes.message("m0", "finding", "a")).await;
+    assert_eq!(received(&mut receiver, 1).await[0].1, "m0");
+    assert!(!rings(&running[1]).await, "it says so for as long as it is so");
+    assert!(rings(&running[0]).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_opens_a_nats_server_and_a_wrong_one_does_not() {
+    let nats = Nats::with(-1, &["--auth", "s3cr3t"]).await;
+    let with = |token: &str| format!("nats://{token}@127.0.0.1:{}", nats.port);
+    only_the_first_rings((&with("s3cr3t"), &[]), (&with("guess"), &[])).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_encrypted_nats_server_is_believed_by_its_authority_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let ca = authority.write(dir.path()).display().to_string();
+    let (certificate, key) = authority.issue("localhost");
+    let [cert_file, key_file] = ["cert.pem", "key.pem"].map(|name| dir.path().join(name));
+    std::fs::write(&cert_file, certificate).unwrap();
+    std::fs::write(&key_file, key).unwrap();
+    let conf = format!("tls {{ cert_file: {cert_file:?}, key_file: {key_file:?} }}");
+    let nats = configured(dir.path(), &conf).await;
+    let url = format!("tls://localhost:{}", nats.port);
+    let believed = [("SWITCHBOARD_DOORBELL_CA_FILE", ca)];
+    only_the_first_rings((&url, &believed), (&url, &[])).await;
+    let nameless = format!("tls://127.0.0.1:{}", nats.port);
+    only_the_first_rings((&url, &believed), (&nameless, &believed)).await;
+}
+
+/// A token of the kind that NATS has operators, accounts and users by.
+fn jwt(issuer: &KeyPair, subject: &KeyPair, what: &Value) -> String {
+    let claims = json!({ "jti": "x", "iat": 1_700_000_000, "iss": issuer.public_key(), "name": "switchboard",
+        "sub": subject.public_key(), "nats": what });
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let text = format!("{}.{}", part(&json!({ "typ": "JWT", "alg": "ed25519-nkey" })), part(&claims));
+    let signature = URL_SAFE_NO_PAD.encode(issuer.sign(text.as_bytes()).unwrap());
+    format!("{text}.{signature}")
+}
+
+/// A `.creds` file of a user of `account`, who may use these subjects alone.
+fn credentials(file: &Path, account: &KeyPair, subject: &str) -> String {
+    let user = KeyPair::new_user();
+    let allowed = json!({ "allow": [subject] });
+    let what = json!({ "type": "user", "version": 2, "pub": allowed, "sub": allowed, "subs": -1, "data": -1, "payload": -1 });
+    let text = format!(
+        "-----BEGIN NATS USER JWT-----\n{}\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{}\n------END USER NKEY SEED------\n",
+        jwt(account, &user, &what),
+        user.seed().unwrap()
+    );
+    std::fs::write(file, text).unwrap();
+    file.display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credentials_file_opens_a_nats_server_of_an_operator_and_one_of_another_account_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (operator, account, other) =
+        (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
+    let limits = json!({ "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true,
+        "conn": -1, "leaf": -1 });
+    let operated = jwt(&operator, &operator, &json!({ "type": "operator", "version": 2 }));
+    let accounted = jwt(&operator, &account, &json!({ "type": "account", "version": 2, "limits": limits }));
+    let conf = format!(
+        "operator: {operated}\nresolver: MEMORY\nresolver_preload: {{ {}: {accounted} }}\n",
+        account.public_key()
+    );
+    let nats = configured(dir.path(), &conf).await;
+    let file = |name: &str, of: &KeyPair| {
+        let file = credentials(&dir.path().join(name), of, "switchboard.*.bell");
+        [("SWITCHBOARD_DOORBELL_CREDENTIALS_FILE", file)]
+    };
+    let (good, bad) = (file("good.creds", &account), file("bad.creds", &other));
+    only_the_first_rings((&nats.url(), &good), (&nats.url(), &bad)).await;
 }

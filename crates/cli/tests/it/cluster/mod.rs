@@ -1,9 +1,14 @@
 //! Several hubs on one private PostgreSQL server: whichever of them a client uses, it is one hub.
 
+mod authority;
+mod balancer;
 mod doorbell;
 mod failure;
+mod mcp;
 mod moving;
 mod one_hub;
+mod refused;
+mod upgrade;
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -18,6 +23,8 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 struct Nodes {
     store: String,
     bell: String,
+    /// Further variables of each node.
+    more: Vec<(&'static str, String)>,
     dirs: Vec<tempfile::TempDir>,
     org: String,
     vault: String,
@@ -26,9 +33,24 @@ struct Nodes {
 impl Nodes {
     /// `count` nodes on a fresh store, which ring over `bell`.
     async fn start(count: usize, bell: &str) -> (Self, Vec<Process>) {
+        Self::start_with(count, bell, Vec::new()).await
+    }
+
+    /// The same with further variables.
+    async fn start_with(count: usize, bell: &str, more: Vec<(&'static str, String)>) -> (Self, Vec<Process>) {
         let store = tokio::task::spawn_blocking(|| CLUSTER.fresh_url()).await.unwrap();
+        Self::start_at(store, count, bell, more).await
+    }
+
+    /// The same on a store that is elsewhere.
+    async fn start_at(
+        store: String,
+        count: usize,
+        bell: &str,
+        more: Vec<(&'static str, String)>,
+    ) -> (Self, Vec<Process>) {
         let (org, vault) = (String::new(), String::new());
-        let mut nodes = Self { store, bell: bell.to_owned(), dirs: Vec::new(), org, vault };
+        let mut nodes = Self { store, bell: bell.to_owned(), more, dirs: Vec::new(), org, vault };
         let mut running = Vec::new();
         for _ in 0..count {
             running.push(nodes.add().await);
@@ -42,11 +64,12 @@ impl Nodes {
     /// One more.
     async fn add(&mut self) -> Process {
         let dir = tempfile::tempdir().unwrap();
-        let variables = [
+        let mut variables = vec![
             ("SWITCHBOARD_STORE_URL", self.store.as_str()),
             ("SWITCHBOARD_DOORBELL_URL", self.bell.as_str()),
             ("SWITCHBOARD_LIMITS_PRESENCE_GRACE_SECONDS", "1"),
         ];
+        variables.extend(self.more.iter().map(|(name, value)| (*name, value.as_str())));
         let node =
             Process::start_set(Path::new(env!("CARGO_BIN_EXE_switchboard")), dir.path(), &variables).await;
         self.dirs.push(dir);
@@ -62,7 +85,11 @@ impl Nodes {
     }
 
     async fn agent_from(&self, node: &Process, token: &Token, agent: &str, cursors: &Value) -> Socket {
-        let mut socket = Socket::connect(&node.url, &token.bearer).await.expect("the socket opens");
+        self.agent_at(&node.url, token, agent, cursors).await
+    }
+
+    async fn agent_at(&self, url: &str, token: &Token, agent: &str, cursors: &Value) -> Socket {
+        let mut socket = Socket::connect(url, &token.bearer).await.expect("the socket opens");
         let agents = json!([{ "agent_id": agent, "role": "tester", "vault_id": self.vault }]);
         socket.hello(&token.instance_id, &agents, cursors).await;
         socket

@@ -13,7 +13,9 @@
 
 mod backup;
 pub mod config;
+mod epoch;
 pub(crate) mod failure;
+mod hurry;
 mod index;
 
 mod migrate;
@@ -126,6 +128,7 @@ impl PostgresStore {
     }
 
     fn shut(shared: &Shared, readers: &Readers, running: &Mutex<Running>) {
+        shared.hurry.begin();
         shared.queue.close();
         readers.close();
         running.lock().end();

@@ -1,6 +1,8 @@
 //! Several hubs on one private PostgreSQL server: whichever of them a client uses, it is one hub.
 
+mod database;
 mod doorbell;
+mod failover;
 mod failure;
 mod one_hub;
 
@@ -14,18 +16,23 @@ use switchboard_testkit::{PATIENCE, Process, Socket, Token};
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 
 /// A store with the nodes on it.
-struct Nodes {
-    store: String,
-    bell: String,
+pub(crate) struct Nodes {
+    pub(crate) store: String,
+    pub(crate) bell: String,
     dirs: Vec<tempfile::TempDir>,
-    org: String,
-    vault: String,
+    pub(crate) org: String,
+    pub(crate) vault: String,
 }
 
 impl Nodes {
     /// `count` nodes on a fresh store, which ring over `bell`.
     async fn start(count: usize, bell: &str) -> (Self, Vec<Process>) {
         let store = tokio::task::spawn_blocking(|| CLUSTER.fresh_url()).await.unwrap();
+        Self::on(store, count, bell).await
+    }
+
+    /// The same on the empty store at this URL.
+    pub(crate) async fn on(store: String, count: usize, bell: &str) -> (Self, Vec<Process>) {
         let (org, vault) = (String::new(), String::new());
         let mut nodes = Self { store, bell: bell.to_owned(), dirs: Vec::new(), org, vault };
         let mut running = Vec::new();
@@ -40,23 +47,30 @@ impl Nodes {
 
     /// One more.
     async fn add(&mut self) -> Process {
-        let dir = tempfile::tempdir().unwrap();
+        self.dirs.push(tempfile::tempdir().unwrap());
+        self.again(self.dirs.len() - 1).await
+    }
+
+    /// Starts the node of this number, which has ended, again.
+    pub(crate) async fn again(&self, number: usize) -> Process {
         let variables = [
             ("SWITCHBOARD_STORE_URL", self.store.as_str()),
             ("SWITCHBOARD_DOORBELL_URL", self.bell.as_str()),
             ("SWITCHBOARD_LIMITS_PRESENCE_GRACE_SECONDS", "1"),
         ];
-        let node =
-            Process::start_set(Path::new(env!("CARGO_BIN_EXE_switchboard")), dir.path(), &variables).await;
-        self.dirs.push(dir);
-        node
+        let binary = Path::new(env!("CARGO_BIN_EXE_switchboard"));
+        Process::start_set(binary, self.dirs[number].path(), &variables).await
     }
 
     fn channel(&self) -> String {
-        format!("org:{}/vault:{}/general", self.org, self.vault)
+        self.channel_named("general")
     }
 
-    async fn agent(&self, node: &Process, token: &Token, agent: &str) -> Socket {
+    pub(crate) fn channel_named(&self, name: &str) -> String {
+        format!("org:{}/vault:{}/{name}", self.org, self.vault)
+    }
+
+    pub(crate) async fn agent(&self, node: &Process, token: &Token, agent: &str) -> Socket {
         self.agent_from(node, token, agent, &json!({})).await
     }
 
@@ -65,6 +79,11 @@ impl Nodes {
         let agents = json!([{ "agent_id": agent, "role": "tester", "vault_id": self.vault }]);
         socket.hello(&token.instance_id, &agents, cursors).await;
         socket
+    }
+
+    /// What clients say that they are in, and how far the streams are.
+    async fn epoch(node: &Process) -> String {
+        text(&node.admin().get("/v1/streams").await.json()["epoch"])
     }
 
     fn message(&self, id: &str, kind: &str, from: &str) -> Value {

@@ -20,6 +20,8 @@ const CHANNELS: [&str; 2] = ["general", "side"];
 const WINDOW: usize = 16;
 /// A writer leaves a node that says nothing for so long while an answer is due.
 const SILENCE: Duration = Duration::from_secs(3);
+/// The log of all rounds is checked within this.
+const VERIFIED: Duration = Duration::from_mins(3);
 /// Before another attempt.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -166,7 +168,7 @@ impl Load {
     }
 
     /// What was acknowledged and what was handed out is what is stored, once each and without gaps. What was compared before is not
-    /// read again: it is behind the chain that is verified.
+    /// read again: it is behind the chain that is verified in the end.
     pub(super) async fn compare(&mut self, node: &Process) {
         let admin = node.admin();
         for channel in &self.shared.channels {
@@ -191,14 +193,19 @@ impl Load {
             }
         }
         assert_eq!(acknowledged, stored.len(), "all that is stored was acknowledged in the end");
-        let verified = admin.post("/admin/v1/log/verify", &json!({})).await.json();
-        assert_eq!(verified["ok"], true, "{verified}");
         let ledger = admin.get("/admin/v1/ledger").await.json();
         let bus = |name: &str| ledger["bus"][name].as_u64().unwrap();
         let elsewhere = ["delivered", "answered", "expired", "refused", "dead", "unknown", "pending"];
         assert_eq!(bus("accepted"), elsewhere.iter().map(|name| bus(name)).sum::<u64>(), "{ledger}");
         assert_eq!(bus("accepted"), stored.len() as u64);
         println!("{acknowledged} acknowledged, all there once");
+    }
+
+    /// The log holds from end to end.
+    pub(super) async fn verify(&self, node: &Process) {
+        let admin = node.admin().within(VERIFIED);
+        let verified = admin.post("/admin/v1/log/verify", &json!({})).await.json();
+        assert_eq!(verified["ok"], true, "{verified}");
     }
 }
 

@@ -167,4 +167,5 @@ async fn a_cluster_whose_parts_are_killed_at_random_loses_and_doubles_nothing() 
         }
     }
     load.rest().await;
+    load.verify(parts.node(0)).await;
 }

@@ -250,6 +250,7 @@ impl Embedded {
     /// Takes nothing new, finishes what was taken, lets go of everything. At most about [`DRAIN`].
     pub async fn stop(self) {
         self.hub.stopping().cancel();
+        self.hub.store().hurry();
         let stopped = async {
             // A panic of the doors was logged where it happened; the store is closed all the same.
             let _ = self.serving.await;

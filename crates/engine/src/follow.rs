@@ -216,19 +216,21 @@ impl Follower {
         self.streams.iter().map(|(id, followed)| (*id, followed.at))
     }
 
-    /// Adds deliveries to `out` until it is full or nothing more is there.
+    /// Adds deliveries to `out` until it is full or nothing more is there. What failed is there for another try.
     pub async fn fill(&mut self, out: &mut Outbox) -> Result<(), StoreError> {
         while !out.is_full() {
             let Some(id) = self.ready.pop_front() else { return Ok(()) };
             let Some(followed) = self.streams.get_mut(&id) else { continue };
             followed.queued = false;
             followed.subscription.answer();
-            if self.step(id, out).await?
+            let stepped = self.step(id, out).await;
+            if !matches!(stepped, Ok(false))
                 && let Some(followed) = self.streams.get_mut(&id).filter(|followed| !followed.queued)
             {
                 followed.queued = true;
                 self.ready.push_back(id);
             }
+            stepped?;
         }
         Ok(())
     }

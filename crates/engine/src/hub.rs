@@ -271,6 +271,7 @@ impl Hub {
     /// Stops the timers, waits for them, closes the store. Doors must have stopped before.
     pub async fn stop(&self) -> Result<(), StoreError> {
         self.stop.cancel();
+        self.store().hurry();
         self.tasks.close();
         self.tasks.wait().await;
         self.flush_refusals().await;

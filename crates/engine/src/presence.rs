@@ -12,6 +12,8 @@ use switchboard_core::write::{Announce, Presence, Write};
 use tokio::sync::Notify;
 
 /// Followers of a vault are woken at most once per this time, so that a thousand agents that come at once do not wake each
+/// Between two attempts to read it from a store that cannot be reached.
+const RETRY: Duration = Duration::from_secs(1);
 /// other a million times.
 const SETTLE: Duration = Duration::from_millis(100);
 
@@ -156,14 +158,20 @@ impl Room {
     /// Passes changes on to followers, for as long as it is polled.
     pub async fn run(&self, hub: &Hub) {
         let (store, streams) = (hub.store(), &hub.streams);
+        let mut failing = false;
         loop {
             self.rung.notified().await;
             self.announce_lost(hub).await;
             let vaults: Vec<_> = self.changed.lock().drain().collect();
             if let Err(error) = self.refresh(store, vaults.clone()).await {
-                tracing::warn!(%error, "presence could not be read; it is tried again");
                 vaults.iter().for_each(|vault| self.ring(*vault));
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%error, "presence could not be read; it is tried again once a second");
+                }
+                tokio::time::sleep(RETRY).await;
+                continue;
             }
+            failing = false;
             vaults
                 .iter()
                 .for_each(|vault| streams.each_vault_follower(*vault, crate::stream::Waker::ring_presence));

@@ -195,6 +195,13 @@ pub fn store(error: &StoreError) -> Detail {
         )
         .reason("outcome_unknown")
         .sb("SB0121"),
+        StoreError::Unreachable(_) => {
+            let message = "The hub's database cannot be reached: nothing was stored. It goes on by itself once the database is back.";
+            Detail::new(Code::RateLimited, message)
+                .reason("store_unreachable")
+                .retry_after_s(2u64)
+                .sb("SB0129")
+        }
         StoreError::Closed => Detail::new(Code::RateLimited, "The hub is shutting down: nothing was stored.")
             .reason("shutting_down")
             .retry_after_s(5u64)

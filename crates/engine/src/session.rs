@@ -315,18 +315,23 @@ impl Session {
         }
         if std::mem::take(&mut self.due.notices) {
             match self.tell_notices(out).await {
-                Err(StoreError::Overloaded) => self.due.notices = true, // with the next tick
+                Err(StoreError::Overloaded | StoreError::Unreachable(_)) => self.due.notices = true, // with the next tick
                 told => told.map_err(failed)?,
             }
         }
         let before = out.frames.len();
-        self.follower.fill(out).await.map_err(failed)?;
+        let filled = self.follower.fill(out).await;
+        let unreachable = matches!(filled, Err(StoreError::Unreachable(_)));
+        if !unreachable {
+            filled.map_err(failed)?;
+        }
         let delivered = (out.frames.len() - before) as u64;
         self.hub.counters.delivered.fetch_add(delivered, Ordering::Relaxed);
         if !self.pongs.is_empty() {
             self.pong(out);
         }
-        Ok(self.due.presence || self.follower.has_more())
+        // What cannot be read now is tried again with the next tick.
+        Ok(!unreachable && (self.due.presence || self.follower.has_more()))
     }
 
     /// Tells cursors that moved without a delivery; called about once a second.

@@ -13,6 +13,9 @@ use switchboard_engine::{manage, refusal};
 /// A probe's result is believed so long, so that nobody can wear the disk out by asking.
 const BELIEVED: Duration = Duration::from_secs(1);
 
+/// A write that takes longer does not count as one that reaches the disk.
+const PROBE: Duration = Duration::from_secs(3);
+
 /// The last probe: when, and why it failed.
 #[derive(Debug, Default)]
 pub struct LastProbe(Mutex<Option<(Duration, Option<String>)>>);
@@ -32,10 +35,10 @@ pub async fn readyz(State(doors): State<Doors>) -> Answer {
     let failure = match last {
         Some((at, failure)) if now.saturating_sub(at) < BELIEVED => failure,
         _ => {
-            let failure = manage::status::probe(&doors.hub)
-                .await
-                .err()
-                .map(|error| refusal::store(&error).message.clone());
+            let failure = match tokio::time::timeout(PROBE, manage::status::probe(&doors.hub)).await {
+                Ok(probed) => probed.err().map(|error| refusal::store(&error).message.clone()),
+                Err(_) => Some(format!("A write has not reached the disk within {} s.", PROBE.as_secs())),
+            };
             *doors.probe.0.lock() = Some((now, failure.clone()));
             failure
         }

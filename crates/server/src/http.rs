@@ -43,7 +43,7 @@ impl IntoResponse for Refused {
         // A full disk is the hub's trouble, not the caller's.
         let status = match detail.reason.as_deref() {
             Some("storage_full") => StatusCode::INSUFFICIENT_STORAGE,
-            Some("overloaded" | "shutting_down") => StatusCode::SERVICE_UNAVAILABLE,
+            Some("overloaded" | "shutting_down" | "store_unreachable") => StatusCode::SERVICE_UNAVAILABLE,
             _ => status,
         };
         let mut headers = HeaderMap::new();

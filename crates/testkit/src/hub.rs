@@ -220,6 +220,7 @@ pub struct Http {
     url: String,
     bearer: String,
     client: reqwest::Client,
+    patience: std::time::Duration,
 }
 
 /// Status, headers and body of an answer.
@@ -245,7 +246,13 @@ impl Http {
     pub fn new(url: &str, bearer: &str) -> Self {
         // Tests stay on this machine, whatever proxy the environment names.
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-        Self { url: url.into(), bearer: bearer.into(), client }
+        Self { url: url.into(), bearer: bearer.into(), client, patience: crate::PATIENCE }
+    }
+
+    /// The same for requests that may take so long.
+    #[must_use]
+    pub fn within(self, patience: std::time::Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// GET.
@@ -286,7 +293,7 @@ impl Http {
     async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
         let request = if self.bearer.is_empty() { request } else { request.bearer_auth(&self.bearer) };
         let response =
-            tokio::time::timeout(crate::PATIENCE, request.send()).await.expect("in time").expect("an answer");
+            tokio::time::timeout(self.patience, request.send()).await.expect("in time").expect("an answer");
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         Reply { status, headers, text: response.text().await.expect("a body") }
     }

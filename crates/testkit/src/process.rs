@@ -79,6 +79,12 @@ impl Process {
         assert!(ended.expect("its status").success(), "it ends in order");
     }
 
+    /// Waits until it has ended by itself; its exit code, `None` after a signal.
+    pub async fn ended(mut self) -> Option<i32> {
+        let ended = tokio::time::timeout(2 * PATIENCE, self.child.wait()).await.expect("it ends in time");
+        ended.expect("its status").code()
+    }
+
     /// Sends it a signal by name, such as `STOP` or `CONT`.
     #[cfg(unix)]
     pub async fn signal(&self, name: &str) {

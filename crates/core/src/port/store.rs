@@ -47,6 +47,9 @@ pub enum StoreError {
     /// Whether the batch was committed is not known: read before trying again.
     #[error("the outcome of a commit is not known: {0}")]
     Unknown(Arc<str>),
+    /// Where the store is cannot be reached, or does not answer: nothing was stored. It goes on by itself once it can be.
+    #[error("the store cannot be reached: {0}")]
+    Unreachable(Arc<str>),
     /// The store takes no calls any more.
     #[error("the store is closed")]
     Closed,
@@ -496,6 +499,8 @@ pub trait Store: Send + Sync + 'static {
     fn backup(&self, target: PathBuf) -> Fut<'_, ()>;
     /// Wall time by the store's own clock.
     fn wall_ms(&self) -> Fut<'_, WallMs>;
+    /// The process is about to end: what cannot be reached now is waited for no more.
+    fn hurry(&self) {}
     /// Stops taking calls, finishes what was taken, lets go of files.
     fn close(&self) -> Fut<'_, ()>;
 }

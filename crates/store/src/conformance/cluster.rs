@@ -4,24 +4,42 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Makes a cluster as its owner and serves it until standard input closes. Arguments: programs' folder, port, further settings.
+/// Makes a cluster as its owner and serves it until standard input closes; each line there starts a server that has ended again.
+/// Arguments: programs' folder, port, port of the server to be a standby of or 0, further settings.
 const SCRIPT: &str = r#"
 set -e
-bin=$1 port=$2; shift 2
+bin=$1 port=$2 primary=$3; shift 3
 dir=$(mktemp -d "${TMPDIR:-/tmp}/switchboard-postgres.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-"$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1 || { cat "$dir/initdb.log" >&2; exit 1; }
-"$bin/postgres" -D "$dir/data" -k "$dir" -h 127.0.0.1 -p "$port" "$@" >"$dir/log" 2>&1 </dev/null &
-pid=$!
-until "$bin/pg_isready" -q -h "$dir" -p "$port"; do
-  kill -0 $pid 2>/dev/null || { cat "$dir/log" >&2; exit 1; }
-  sleep 0.05
-done
+if [ "$primary" = 0 ]; then
+  "$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1 || { cat "$dir/initdb.log" >&2; exit 1; }
+else
+  "$bin/pg_basebackup" -D "$dir/data" -h 127.0.0.1 -p "$primary" -U postgres -R -X stream -c fast --no-sync >&2
+fi
+start() {
+  "$bin/postgres" -D "$dir/data" -k "$dir" -h 127.0.0.1 -p "$port" "$@" >>"$dir/log" 2>&1 </dev/null &
+  pid=$!
+  until "$bin/pg_isready" -q -h "$dir" -p "$port"; do
+    kill -0 $pid 2>/dev/null || return 1
+    sleep 0.05
+  done
+}
+start "$@" || { cat "$dir/log" >&2; exit 1; }
 echo "$dir $pid"
-cat >/dev/null
+while read -r again; do
+  wait $pid || true
+  # The processes of a server that was killed take a moment to notice.
+  tries=0
+  until start "$@"; do
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || { cat "$dir/log" >&2; exit 1; }
+    sleep 0.05
+  done
+  echo "$dir $pid"
+done
 kill -QUIT $pid 2>/dev/null || true
 wait $pid 2>/dev/null || true
 "#;
@@ -57,6 +75,7 @@ pub struct Cluster {
     bin: PathBuf,
     script: Child,
     stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
     schemas: AtomicU32,
 }
 
@@ -70,7 +89,13 @@ impl Cluster {
     /// A server with further settings.
     #[must_use]
     pub fn with(settings: &[&str]) -> Self {
-        Self::run(as_owner(), settings)
+        Self::run(as_owner(), 0, settings)
+    }
+
+    /// A standby of `primary`, on a port of its own, that follows as it can and holds up nobody.
+    #[must_use]
+    pub fn standby_of(primary: &Self) -> Self {
+        Self::run(as_owner(), primary.port, &QUICK)
     }
 
     /// A server with a small disk beside its own at [`SMALL_DISK`], which nobody else sees and which is gone with it. Being root
@@ -86,24 +111,54 @@ impl Cluster {
             "mount -t tmpfs -o size={mib}m,mode=700,uid=$(id -u {user}),gid=$(id -g {user}) small {SMALL_DISK} && exec {owner} \"$@\""
         );
         command.args(["sh", "-c", &mount, "sh"]);
-        Self::run(command, &QUICK)
+        Self::run(command, 0, &QUICK)
     }
 
-    fn run(mut command: Command, settings: &[&str]) -> Self {
+    fn run(mut command: Command, primary: u16, settings: &[&str]) -> Self {
         let bin = programs();
         let port = free_port();
-        command.args(["sh", "-c", SCRIPT, "sh"]).arg(&bin).arg(port.to_string()).args(settings);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["sh", "-c", SCRIPT, "sh"]).arg(&bin).args([port.to_string(), primary.to_string()]);
+        command.args(settings).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Not under a home that its owner may not enter.
         command.current_dir("/");
         let mut script = command.spawn().expect("a shell for the server");
-        let mut line = String::new();
-        let stdout = script.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("the server says where it is");
-        let (dir, pid) = line.trim().split_once(' ').expect("the server starts; see above");
-        let (dir, pid) = (PathBuf::from(dir), pid.parse().expect("a process id"));
-        let stdin = script.stdin.take();
-        Self { port, dir, pid, bin, script, stdin, schemas: AtomicU32::new(0) }
+        let (stdin, stdout) = (script.stdin.take(), script.stdout.take().expect("a pipe"));
+        let mut stdout = BufReader::new(stdout);
+        let (dir, pid) = started(&mut stdout);
+        Self { port, dir, pid, bin, script, stdin, stdout, schemas: AtomicU32::new(0) }
+    }
+
+    /// `kill -9` of the server's first process: its others notice and end, nothing is written any more.
+    pub fn kill(&self) {
+        self.signal("KILL");
+    }
+
+    /// Asks it to end as `pg_ctl stop -m fast` does: connections are ended, what is committed is flushed.
+    pub fn stop(&self) {
+        self.signal("INT");
+    }
+
+    /// `kill -9` of one process that serves a client: the server ends all others and recovers by itself.
+    pub fn crash(&self) {
+        let one = "SELECT pid FROM pg_stat_activity WHERE application_name = 'switchboard' LIMIT 1";
+        let one = self.sql(one);
+        if !one.is_empty() {
+            // It may have ended by itself meanwhile.
+            let _ = Command::new("kill").args(["-KILL", &one]).status();
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.pid.to_string()]).status();
+        assert!(sent.expect("kill is there").success());
+    }
+
+    /// Starts it again on the same data and port once it has ended, and waits until it takes connections.
+    pub fn start_again(&mut self) {
+        use std::io::Write as _;
+        let stdin = self.stdin.as_mut().expect("its script lives");
+        stdin.write_all(b"again\n").expect("its script listens");
+        self.pid = started(&mut self.stdout).1;
     }
 
     /// The URL of a schema of its own, which is yet to be made.
@@ -142,6 +197,14 @@ impl Drop for Cluster {
         self.stdin = None;
         let _ = self.script.wait();
     }
+}
+
+/// What the script says once the server takes connections: its folder and process.
+fn started(stdout: &mut BufReader<ChildStdout>) -> (PathBuf, u32) {
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("the server says where it is");
+    let (dir, pid) = line.trim().split_once(' ').expect("the server starts; see above");
+    (PathBuf::from(dir), pid.parse().expect("a process id"))
 }
 
 /// A free port on loopback, for a server that cannot choose one by itself.

@@ -285,7 +285,12 @@ fn set_up(config: &mut Config, schema: &str) {
         "{given} -c search_path={schema} -c statement_timeout={STATEMENT_MS} -c lock_timeout={LOCK_MS} \
          -c idle_in_transaction_session_timeout={IDLE_MS} -c client_min_messages=warning"
     ));
-    config.keepalives_idle(Duration::from_secs(10));
+    // A server whose network is gone is given up after a good quarter of a minute, by the system.
+    config
+        .keepalives_idle(Duration::from_secs(5))
+        .keepalives_interval(Duration::from_secs(5))
+        .keepalives_retries(2);
+    config.tcp_user_timeout(Duration::from_secs(15));
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT);
     }

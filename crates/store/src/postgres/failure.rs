@@ -64,6 +64,7 @@ pub(crate) fn answer(error: &Error) -> StoreError {
     match kind(error) {
         Kind::Full => StoreError::Full,
         Kind::Conflict => StoreError::Overloaded,
+        Kind::Lost => StoreError::Unreachable(told(error).into()),
         _ => StoreError::Backend(told(error).into()),
     }
 }

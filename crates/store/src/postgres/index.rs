@@ -29,13 +29,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Follows the log until it is stopped.
 pub(crate) async fn run(readers: Arc<Readers>, shared: Arc<Shared>) {
+    let mut failing = false;
     loop {
-        match step(&readers).await {
+        let stepped = step(&readers).await;
+        let failed_before = std::mem::replace(&mut failing, stepped.is_err());
+        match stepped {
             Ok(true) => shared.indexed.notify_waiters(),
             Ok(false) => wait(&shared).await,
             Err(StoreError::Closed) => return,
             Err(error) => {
-                tracing::warn!(%error, "the full-text index could not be brought up to date");
+                if !failed_before {
+                    tracing::warn!(%error, "the full-text index could not be brought up to date; it is tried again once a second");
+                }
                 tokio::time::sleep(IDLE).await;
             }
         }

@@ -14,7 +14,9 @@
 mod backup;
 mod closed;
 pub mod config;
+mod epoch;
 pub(crate) mod failure;
+mod hurry;
 mod ids;
 mod index;
 mod migrate;
@@ -135,6 +137,7 @@ impl PostgresStore {
     }
 
     fn shut(shared: &Shared, readers: &Readers, running: &Mutex<Running>) {
+        shared.hurry.begin();
         shared.queue.close();
         readers.close();
         running.lock().end();

@@ -17,6 +17,10 @@ use tokio_postgres::types::ToSql;
 
 /// How long a query waits for a connection.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a query may take.
+const ANSWER: Duration = Duration::from_secs(15);
 
 /// The pool.
 pub(crate) struct Readers {
@@ -34,7 +38,7 @@ impl Readers {
         let pool = Pool::builder(manager)
             .max_size(size.max(1))
             .wait_timeout(Some(WAIT))
-            .create_timeout(Some(WAIT))
+            .create_timeout(Some(CONNECT))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| OpenError::Server(error.to_string()))?;
@@ -82,6 +86,7 @@ impl Readers {
         }
         self.pool.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => StoreError::Overloaded,
+            PoolError::Timeout(_) => StoreError::Unreachable("the database does not answer".into()),
             PoolError::Closed => StoreError::Closed,
             PoolError::Backend(error) => answer(&error),
             other => StoreError::Backend(other.to_string().into()),
@@ -107,11 +112,18 @@ impl Readers {
         args: &[Arg],
     ) -> Result<Result<Vec<Row>, tokio_postgres::Error>, StoreError> {
         let client = self.connection().await?;
-        let args: Vec<&(dyn ToSql + Sync)> = args.iter().map(|arg| &**arg as _).collect();
-        let statement = match client.prepare_cached(sql).await {
-            Ok(statement) => statement,
-            Err(error) => return Ok(Err(error)),
+        let Ok(answer) = tokio::time::timeout(ANSWER, ask(&client, sql, args)).await else {
+            // It may never answer: neither this connection is used again nor those that lie idle beside it.
+            drop(Object::take(client));
+            drop(self.pool.retain(|_, _| false));
+            return Err(StoreError::Unreachable("the database does not answer".into()));
         };
-        Ok(client.query(&statement, &args).await)
+        Ok(answer)
     }
+}
+
+async fn ask(client: &Object, sql: &str, args: &[Arg]) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let args: Vec<&(dyn ToSql + Sync)> = args.iter().map(|arg| &**arg as _).collect();
+    let statement = client.prepare_cached(sql).await?;
+    client.query(&statement, &args).await
 }

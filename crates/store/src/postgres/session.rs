@@ -1,6 +1,7 @@
 //! The writer's connection: statements prepared once, and several of them in one round trip.
 
 use super::failure::{Kind, kind};
+use super::hurry::Hurry;
 use super::value::dialect;
 use crate::rules::failure::Failure;
 use crate::rules::value::Value;
@@ -16,8 +17,10 @@ use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
+/// How long the server lets a statement of the writer run: longer than it waits for a lock.
+pub(crate) const STATEMENT: &str = "SET statement_timeout = 12000";
 /// How long one round trip may take: longer than the server lets a statement run.
-const ROUND_TRIP: Duration = Duration::from_secs(40);
+const ROUND_TRIP: Duration = Duration::from_secs(15);
 
 /// One step of a round trip.
 #[derive(Debug)]
@@ -59,6 +62,7 @@ pub(crate) struct Done {
 pub(crate) struct Session {
     runtime: Rc<Runtime>,
     client: Client,
+    hurry: Hurry,
     statements: RefCell<HashMap<&'static str, Statement>>,
     // Set when an answer did not come: what the server does is not known.
     silent: Cell<bool>,
@@ -67,8 +71,8 @@ pub(crate) struct Session {
 type Running<'a> = BoxFuture<'a, Result<Done, tokio_postgres::Error>>;
 
 impl Session {
-    pub(crate) fn new(runtime: Rc<Runtime>, client: Client) -> Self {
-        Self { runtime, client, statements: RefCell::default(), silent: Cell::new(false) }
+    pub(crate) fn new(runtime: Rc<Runtime>, client: Client, hurry: Hurry) -> Self {
+        Self { runtime, client, hurry, statements: RefCell::default(), silent: Cell::new(false) }
     }
 
     /// Whether it can still be used.
@@ -90,8 +94,8 @@ impl Session {
     }
 
     fn wait<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let waited = self.runtime.block_on(async { tokio::time::timeout(ROUND_TRIP, work).await });
-        waited.unwrap_or_else(|_| {
+        let waited = self.runtime.block_on(self.hurry.within(ROUND_TRIP, work));
+        waited.unwrap_or_else(|| {
             self.silent.set(true);
             Err(Failure::Lost("the database does not answer".into()))
         })

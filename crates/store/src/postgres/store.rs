@@ -234,7 +234,12 @@ impl Store for PostgresStore {
 
     fn position(&self) -> Fut<'_, Position> {
         Box::pin(async {
-            Ok(self.first(nodes::POSITION, Vec::new(), nodes::position).await?.unwrap_or_default())
+            let read = |row: &dyn Row| Ok((nodes::position(row)?, row.get::<[u8; 32]>(4)?));
+            let Some((position, digest)) = self.first(nodes::POSITION, Vec::new(), read).await? else {
+                return Ok(Position::default());
+            };
+            self.shared.see(position.commit, digest);
+            Ok(position)
         })
     }
 
@@ -250,6 +255,10 @@ impl Store for PostgresStore {
     }
 
     fn beat(&self, beat: Beat) -> Fut<'_, Pulse> {
+        self.shared.node.store(beat.node, Ordering::Relaxed);
+        if !self.shared.checking.swap(true, Ordering::AcqRel) && self.shared.queue.push(Job::Check).is_err() {
+            self.shared.checking.store(false, Ordering::Release);
+        }
         let fence = beat.fence.map_or(0, u64::cast_signed);
         let (node, rings) = (int(beat.node.cast_signed()), int(u8::from(beat.rings)));
         let args = vec![node, rings, text(beat.lease), int(fence), int(NODE_DEAD_MS), int(beat.keep_ms)];
@@ -325,6 +334,10 @@ impl Store for PostgresStore {
             let now = self.first(sql, Vec::new(), |row| row.get(0)).await?;
             now.ok_or_else(|| StoreError::Inconsistent("the database has no clock".into()))
         })
+    }
+
+    fn hurry(&self) {
+        self.shared.hurry.begin();
     }
 
     fn close(&self) -> Fut<'_, ()> {

@@ -1,14 +1,16 @@
 //! The one thread of a node that writes: group commit as in the embedded store. It takes whatever has queued while the last commit
 //! was on its way, applies it in one transaction, commits, tells the listener, answers.
 //!
-//! What another transaction or a lost connection got in the way of is tried again, a bounded number of times. When the connection
-//! is lost while a COMMIT is under way, its outcome is looked up by what only that transaction knows, never guessed.
+//! What another transaction got in the way of is tried again, a bounded number of times; what the database is out of reach for, for a
+//! bounded time from when that began, so that a later batch is not kept waiting once more. When the connection is lost while a COMMIT
+//! is under way, its outcome is looked up by what only that transaction knows, never guessed.
 
-use super::config::Address;
+use super::config::{Address, OpenError, opening};
 use super::failure::{Kind, kind};
+use super::hurry::Hurry;
 use super::migrate;
 use super::plan::Plan;
-use super::session::{Session, Step};
+use super::session::{STATEMENT, Session, Step};
 use super::state::{self, HeadRow, LOCK_HEAD};
 use super::sure::Sure;
 use super::tx::{Begin, Sealed, Tx};
@@ -22,28 +24,31 @@ use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use switchboard_core::digest::Digest;
 use switchboard_core::event::StoredEvent;
 use switchboard_core::limits::{BATCH_BYTES_MAX, BATCH_WRITES_MAX};
 use switchboard_core::port::store::{CommitListener, Genesis, Installation, StoreError};
-use switchboard_core::random::{Entropy, bytes, public_id};
+use switchboard_core::random::{Entropy, bytes};
 use switchboard_core::time::Clock;
-use switchboard_core::write::{Batch, Outcome, Write};
+use switchboard_core::write::{Batch, Outcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
-/// How often a commit is tried.
-const TRIES_MAX: u32 = 12;
+/// How long batches wait for a database that is out of reach, from when it came to be so; later ones have one try each.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// The same for the installation, without which a node does not start: longer than nodes wait for each other after a fail-over.
+const PATIENCE_TO_START: Duration = Duration::from_secs(18);
+/// How long a connection to write by may take to come about.
+const CONNECT: Duration = Duration::from_secs(5);
 /// Tries after which a row that is there twice counts as the batch's own fault.
 const CONFLICTS_MAX: u32 = 8;
 /// Pause before the second try; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often an unknown outcome is looked up.
-const LOOKS_MAX: u32 = 10;
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// How a job is answered.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -54,6 +59,8 @@ pub(crate) enum Job {
     Commit(Pending),
     /// Find or make the installation.
     Install { genesis: Box<Genesis>, answer: Answer<Installation> },
+    /// See whether the database is still the one that it was (`epoch`).
+    Check,
 }
 
 /// A batch on its way.
@@ -82,6 +89,14 @@ pub(crate) struct Shared {
     pub(crate) listener: Mutex<Option<Arc<dyn CommitListener>>>,
     /// The last commit this node knows of.
     pub(crate) commit: AtomicU64,
+    /// The same with its digest, which must never be gone.
+    pub(crate) seen: Mutex<Option<(u64, Digest)>>,
+    /// What this node is called among those that beat; 0 until it has.
+    pub(crate) node: AtomicU64,
+    /// Whether a check waits in the queue.
+    pub(crate) checking: AtomicBool,
+    /// Whether the process is about to end.
+    pub(crate) hurry: Hurry,
     /// Wakes the full-text index: there is something new.
     pub(crate) bell: Notify,
     /// Somebody searches and waits for it.
@@ -96,16 +111,29 @@ impl Shared {
             queue: Queue::new(queue_bytes_max),
             listener: Mutex::new(None),
             commit: AtomicU64::new(0),
+            seen: Mutex::default(),
+            node: AtomicU64::new(0),
+            checking: AtomicBool::new(false),
+            hurry: Hurry::default(),
             bell: Notify::new(),
             wanted: Notify::new(),
             indexed: Notify::new(),
+        }
+    }
+
+    /// The store is at least that far.
+    pub(crate) fn see(&self, commit: u64, digest: Digest) {
+        self.commit.fetch_max(commit, Ordering::Relaxed);
+        let mut seen = self.seen.lock();
+        if seen.is_none_or(|(before, _)| before < commit) {
+            *seen = Some((commit, digest));
         }
     }
 }
 
 /// What a commit is recognised by afterwards.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+pub(super) struct Mark {
     // Number it is to have.
     commit: u64,
     // What only this transaction knows.
@@ -113,7 +141,7 @@ struct Mark {
 }
 
 /// How a transaction failed.
-enum Void {
+pub(super) enum Void {
     /// Nothing of it is there.
     Nothing(Failure),
     /// Whether it is there is not known.
@@ -127,7 +155,7 @@ impl From<Failure> for Void {
 }
 
 /// What a transaction gave.
-struct Committed<T> {
+pub(super) struct Committed<T> {
     done: T,
     appended: Vec<Arc<StoredEvent>>,
 }
@@ -143,19 +171,19 @@ struct Worked<T> {
 /// The writer.
 pub(crate) struct Writer {
     address: Address,
-    entropy: Arc<dyn Entropy>,
-    clock: Arc<dyn Clock>,
-    shared: Arc<Shared>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) shared: Arc<Shared>,
     runtime: Rc<Runtime>,
     session: Option<Rc<Session>>,
+    // Since when the database has been out of reach.
+    lost: Option<Instant>,
     state: State,
     // The count at which `state` was read; `None` when it has to be read anew.
     directory: Option<i64>,
     sure: Sure,
-    // The last commit that was answered, which must never be gone.
-    answered: Option<(u64, Digest)>,
     // The epoch this node serves.
-    epoch: Option<String>,
+    pub(super) epoch: Option<String>,
 }
 
 impl Writer {
@@ -173,10 +201,10 @@ impl Writer {
             shared,
             runtime,
             session: None,
+            lost: None,
             state: State::default(),
             directory: None,
             sure: Sure::default(),
-            answered: None,
             epoch: None,
         })
     }
@@ -198,6 +226,7 @@ impl Writer {
                         let installation = self.install(&genesis);
                         let _ = answer.send(installation);
                     }
+                    Job::Check => self.check(),
                 }
             }
             self.commit_group(group);
@@ -206,7 +235,7 @@ impl Writer {
 
     fn install(&mut self, genesis: &Genesis) -> Result<Installation, StoreError> {
         let at_ms = genesis.at_ms;
-        let made = self.transaction(&|_| Plan::of_directory(), &|tx| {
+        let made = self.transaction(PATIENCE_TO_START, &|_| Plan::of_directory(), &|tx| {
             tx.at_ms = at_ms;
             if let Some(found) = install::find(tx)? {
                 return Ok(found);
@@ -230,7 +259,7 @@ impl Writer {
         }
         let committed = {
             let batches: Vec<&Batch> = group.iter().map(|pending| &pending.batch).collect();
-            self.transaction(&|state| Plan::of(&batches, state), &|tx| {
+            self.transaction(PATIENCE, &|state| Plan::of(&batches, state), &|tx| {
                 batches.iter().map(|batch| apply_batch(tx, batch)).collect::<Result<Vec<_>, _>>()
             })
         };
@@ -248,9 +277,45 @@ impl Writer {
                 }
             }
             Err(void) => {
+                let answer = void.answer();
                 for pending in group {
-                    let _ = pending.answer.send(Err(void.answer()));
+                    let _ = pending.answer.send(Err(answer.clone()));
                 }
+                if let StoreError::Unreachable(_) = answer {
+                    self.refuse_waiting(&answer);
+                }
+            }
+        }
+    }
+
+    /// What has queued behind a batch that could not be committed for as long as batches wait has waited, too.
+    fn refuse_waiting(&self, why: &StoreError) {
+        let mut jobs = Vec::new();
+        self.shared.queue.take(&mut jobs, usize::MAX, usize::MAX, &mut Habit::default());
+        for job in jobs {
+            match job {
+                Job::Commit(pending) => drop(pending.answer.send(Err(why.clone()))),
+                Job::Install { answer, .. } => drop(answer.send(Err(why.clone()))),
+                Job::Check => self.shared.checking.store(false, Ordering::Release),
+            }
+        }
+    }
+
+    /// Whether the connection still holds, and still leads to what it led to: with nothing to write, nobody else would notice.
+    fn check(&mut self) {
+        self.shared.checking.store(false, Ordering::Release);
+        let open = self.session.as_ref().filter(|session| session.is_open()).cloned();
+        let mut checked = open.map(|session| self.check_epoch(&session));
+        if checked.as_ref().is_none_or(|checked| checked.as_ref().is_err_and(Failure::is_lost)) {
+            self.session = None;
+            checked = Some(self.session().map(drop));
+        }
+        match checked {
+            None | Some(Ok(())) => self.lost = None,
+            Some(Err(failure)) => {
+                self.session = None;
+                self.lost.get_or_insert_with(Instant::now);
+                tracing::debug!(%failure, "the database was looked at");
             }
         }
     }
@@ -265,27 +330,34 @@ impl Writer {
         self.shared.bell.notify_one();
     }
 
-    /// Runs `work` in a transaction and commits it, unless it changed nothing; again when something got in the way.
+    /// Runs `work` in a transaction and commits it, unless it changed nothing; again when something got in the way, and for up to
+    /// `patience` when that is the way to the database.
     fn transaction<T>(
         &mut self,
+        patience: Duration,
         plan: &dyn Fn(&State) -> Plan,
         work: &dyn Fn(&mut Tx<'_>) -> Result<T, Failure>,
     ) -> Result<Committed<T>, Void> {
         let mut conflicts = 0;
         for at in 1.. {
             let failure = match self.attempt(plan, work) {
-                Ok(committed) => return Ok(committed),
+                Ok(committed) => {
+                    self.lost = None;
+                    return Ok(committed);
+                }
                 Err(Void::Nothing(failure)) => failure,
                 Err(unknown @ Void::Unknown(..)) => return Err(unknown),
             };
             conflicts += u32::from(matches!(failure, Failure::Conflict));
-            let again =
-                is_lost(&failure) || matches!(failure, Failure::Conflict) && conflicts < CONFLICTS_MAX;
-            if !again || at >= TRIES_MAX {
+            let again = match &failure {
+                Failure::Conflict => conflicts < CONFLICTS_MAX,
+                failure => failure.is_lost() && self.is_worth_waiting(patience),
+            };
+            if !again {
                 return Err(Void::Nothing(self.explained(failure)));
             }
             tracing::debug!(%failure, at, "a commit is tried again");
-            std::thread::sleep(self.pause(at));
+            self.rest(at);
         }
         unreachable!("the loop ends by returning")
     }
@@ -303,14 +375,20 @@ impl Writer {
         outdated.filter(|failure| matches!(failure, Failure::Outdated { .. })).unwrap_or(failure)
     }
 
-    // Longer with each try, and of random length, so that nodes that met do not meet again.
-    fn pause(&self, at: u32) -> Duration {
-        let longest = PAUSE.saturating_mul(1 << at.min(10)).min(PAUSE_MAX);
-        let [dice] = bytes(&*self.entropy);
-        longest.mul_f64(0.5 + f64::from(dice) / 512.0)
+    /// Whether the database has not been out of reach for so long yet; and the process is not about to end.
+    fn is_worth_waiting(&mut self, patience: Duration) -> bool {
+        let since = self.lost.get_or_insert_with(Instant::now);
+        since.elapsed() < patience && !self.shared.hurry.has_begun()
     }
 
-    fn attempt<T>(
+    // Longer with each try, and of random length, so that nodes that met do not meet again.
+    fn rest(&self, at: u32) {
+        let longest = PAUSE.saturating_mul(1 << at.min(10)).min(PAUSE_MAX);
+        let [dice] = bytes(&*self.entropy);
+        self.runtime.block_on(self.shared.hurry.rest(longest.mul_f64(0.5 + f64::from(dice) / 512.0)));
+    }
+
+    pub(super) fn attempt<T>(
         &mut self,
         plan: &dyn Fn(&State) -> Plan,
         work: &dyn Fn(&mut Tx<'_>) -> Result<T, Failure>,
@@ -322,7 +400,7 @@ impl Writer {
         let looks = self.state.hashed_ids && !plan.ids.is_empty();
         if let Some(head) = self.sure.head(&plan).filter(|_| !looks) {
             match self.attempt_on(&session, head, plan.clone(), work) {
-                Err(Void::Nothing(failure)) if !is_lost(&failure) => {
+                Err(Void::Nothing(failure)) if !failure.is_lost() => {
                     tracing::debug!(%failure, "a commit was expected to go through at once, and asks first");
                     self.sure.forget();
                 }
@@ -369,7 +447,7 @@ impl Writer {
             }
         };
         match &done {
-            Err(Void::Nothing(failure)) if !is_lost(failure) => {}
+            Err(Void::Nothing(failure)) if !failure.is_lost() => {}
             Err(_) => self.directory = None,
             Ok(_) => {}
         }
@@ -385,7 +463,7 @@ impl Writer {
                 self.commit(session, mark, &sealed.steps)?;
                 self.directory = Some(sealed.head.directory);
                 self.sure.committed(sealed.head, sealed.streams);
-                self.acknowledge(sealed.head.commit, sealed.head.digest);
+                self.shared.see(sealed.head.commit, sealed.head.digest);
                 Ok(Committed { done, appended })
             }
             Ok((done, None)) => {
@@ -401,14 +479,9 @@ impl Writer {
         }
     }
 
-    fn acknowledge(&mut self, commit: u64, digest: Digest) {
-        self.answered = Some((commit, digest));
-        self.shared.commit.fetch_max(commit, Ordering::Relaxed);
-    }
-
     fn commit(&mut self, session: &Session, mark: Mark, steps: &[Step]) -> Result<(), Void> {
         let Err(failure) = session.run(steps) else { return Ok(()) };
-        if !is_lost(&failure) {
+        if !failure.is_lost() {
             // The server said no to one of the steps, and to the COMMIT with it.
             self.roll_back(session);
             return Err(failure.into());
@@ -425,16 +498,18 @@ impl Writer {
 
     // Whether a commit is there. Whoever still works on it holds the head's lock: once that is ours, its fate is sealed.
     fn look_up(&mut self, mark: Mark) -> Result<bool, String> {
-        let mut why = String::new();
-        for at in 1..=LOOKS_MAX {
-            match self.look(mark) {
+        for at in 1.. {
+            let failure = match self.look(mark) {
                 Ok(found) => return Ok(found),
-                Err(failure) => why = failure.to_string(),
-            }
+                Err(failure) => failure,
+            };
             self.session = None;
-            std::thread::sleep(self.pause(at + 5));
+            if !self.is_worth_waiting(PATIENCE) {
+                return Err(failure.to_string());
+            }
+            self.rest(at);
         }
-        Err(why)
+        unreachable!("the loop ends by returning")
     }
 
     fn look(&mut self, mark: Mark) -> Result<bool, Failure> {
@@ -452,17 +527,28 @@ impl Writer {
     }
 
     // A connection that is good, and on a database that has lost nothing.
-    fn session(&mut self) -> Result<Rc<Session>, Failure> {
+    pub(super) fn session(&mut self) -> Result<Rc<Session>, Failure> {
         if let Some(session) = self.session.as_ref().filter(|session| session.is_open()) {
             return Ok(Rc::clone(session));
         }
         self.directory = None;
         self.sure.forget();
-        let connected = self.runtime.block_on(self.address.connect_to_write());
+        let connecting = async {
+            let client = self.address.connect_to_write().await?;
+            client.batch_execute(STATEMENT).await.map_err(opening)?;
+            Ok(client)
+        };
+        let connected = self.runtime.block_on(self.shared.hurry.within(CONNECT, connecting));
+        let connected: Result<_, OpenError> =
+            connected.ok_or_else(|| Failure::Lost(format!("{} does not answer", self.address)))?;
         let client = connected.map_err(|error| Failure::Lost(error.to_string()))?;
-        let session = Rc::new(Session::new(Rc::clone(&self.runtime), client));
+        let session = Rc::new(Session::new(Rc::clone(&self.runtime), client, self.shared.hurry.clone()));
+        // Held from here on: a new epoch is begun over it.
         self.session = Some(Rc::clone(&session));
-        self.check_epoch(&session)?;
+        if let Err(failure) = self.check_epoch(&session) {
+            self.session = None;
+            return Err(failure);
+        }
         Ok(session)
     }
 
@@ -471,56 +557,11 @@ impl Writer {
             return Ok(directory);
         }
         let (state, head) = state::load(session, &self.state)?;
-        self.shared.commit.fetch_max(state.commit, Ordering::Relaxed);
+        self.shared.see(state.commit, state.chain);
         self.state = state;
         self.sure.read(head);
         self.directory = Some(head.directory);
         Ok(head.directory)
-    }
-
-    /// After a fail-over to a server that lags, commits that were answered may be gone. Their sequences must not be used again for
-    /// something else under the same epoch: readers have them. Whoever sees it first begins another epoch.
-    fn check_epoch(&mut self, session: &Session) -> Result<(), Failure> {
-        use crate::rules::value::Value;
-        let Some((commit, digest)) = self.answered else { return Ok(()) };
-        let key = vec![Value::Int(commit.cast_signed())];
-        let sql = "SELECT l.digest, n.epoch FROM installation n LEFT JOIN log l ON l.commit_no = ?";
-        let answer = session.one(Step::One(sql, key))?;
-        let row: &dyn Row =
-            answer.rows.first().ok_or_else(|| Failure::Inconsistent("the installation has gone".into()))?;
-        let (found, epoch): (Option<[u8; 32]>, String) = (row.get(0)?, row.get(1)?);
-        if found == Some(digest) {
-            return Ok(());
-        }
-        tracing::error!(commit, "the database has lost commits that were answered: a new epoch begins");
-        self.answered = None;
-        if self.epoch.as_ref() == Some(&epoch) {
-            let at_ms = self.clock.wall_ms();
-            let fresh = public_id("ep", &*self.entropy, at_ms);
-            let batch = Batch { at_ms, writes: vec![Write::NewEpoch { epoch: fresh }] };
-            let plan = |_: &State| Plan::of_directory();
-            let begun = self.attempt(&plan, &|tx| apply_batch(tx, &batch));
-            if let Err(void) = begun {
-                // Not done: the next connection tries again.
-                self.answered = Some((commit, digest));
-                self.session = None;
-                return Err(Failure::Lost(void.answer().to_string()));
-            }
-        }
-        let epoch = self.read_epoch()?;
-        if let Some(listener) = self.shared.listener.lock().clone() {
-            listener.epoch_began(&epoch);
-        }
-        self.epoch = Some(epoch);
-        Ok(())
-    }
-
-    fn read_epoch(&mut self) -> Result<String, Failure> {
-        let session = self.session()?;
-        let answer = session.one(Step::One("SELECT epoch FROM installation", Vec::new()))?;
-        let row: &dyn Row =
-            answer.rows.first().ok_or_else(|| Failure::Inconsistent("the installation has gone".into()))?;
-        row.get(0)
     }
 
     fn roll_back(&mut self, session: &Session) {
@@ -540,21 +581,13 @@ impl Drop for Abandon<'_> {
 }
 
 impl Void {
-    fn answer(&self) -> StoreError {
+    pub(super) fn answer(&self) -> StoreError {
         match self {
             Self::Nothing(failure) => failure.answer(),
             Self::Unknown(mark, why) => {
                 StoreError::Unknown(format!("commit {} and the database: {why}", mark.commit).into())
             }
         }
-    }
-}
-
-fn is_lost(failure: &Failure) -> bool {
-    match failure {
-        Failure::Lost(_) => true,
-        Failure::Postgres(error) => kind(error) == Kind::Lost,
-        _ => false,
     }
 }
 
@@ -571,7 +604,7 @@ fn work_on<T>(
     Worked { result, appended: std::mem::take(&mut tx.appended), open: tx.is_open() }
 }
 
-fn apply_batch(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Outcome>, Failure> {
+pub(super) fn apply_batch(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Outcome>, Failure> {
     tx.at_ms = batch.at_ms;
     batch.writes.iter().map(|write| rules::apply(tx, write)).collect()
 }

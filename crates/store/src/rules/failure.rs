@@ -58,6 +58,17 @@ impl Failure {
         }
     }
 
+    /// Whether the database is out of reach.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_lost(&self) -> bool {
+        use crate::postgres::failure::{Kind, kind};
+        match self {
+            Self::Lost(_) => true,
+            Self::Postgres(error) => kind(error) == Kind::Lost,
+            _ => false,
+        }
+    }
+
     /// What the caller is told when nothing was committed.
     pub(crate) fn answer(&self) -> StoreError {
         match self {
@@ -67,7 +78,9 @@ impl Failure {
             #[cfg(feature = "postgres")]
             Self::Conflict => StoreError::Overloaded,
             #[cfg(feature = "postgres")]
-            Self::Lost(_) | Self::Outdated { .. } => StoreError::Backend(self.to_string().into()),
+            Self::Lost(_) => StoreError::Unreachable(self.to_string().into()),
+            #[cfg(feature = "postgres")]
+            Self::Outdated { .. } => StoreError::Backend(self.to_string().into()),
             Self::Inconsistent(what) => StoreError::Inconsistent(what.as_str().into()),
             Self::Panic => StoreError::Backend(self.to_string().into()),
         }

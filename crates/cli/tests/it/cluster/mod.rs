@@ -2,7 +2,9 @@
 
 mod authority;
 mod balancer;
+mod database;
 mod doorbell;
+mod failover;
 mod failure;
 mod mcp;
 mod moving;
@@ -20,14 +22,14 @@ use switchboard_testkit::{PATIENCE, Process, Socket, Token};
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 
 /// A store with the nodes on it.
-struct Nodes {
-    store: String,
-    bell: String,
+pub(crate) struct Nodes {
+    pub(crate) store: String,
+    pub(crate) bell: String,
     /// Further variables of each node.
     more: Vec<(&'static str, String)>,
     dirs: Vec<tempfile::TempDir>,
-    org: String,
-    vault: String,
+    pub(crate) org: String,
+    pub(crate) vault: String,
 }
 
 impl Nodes {
@@ -42,7 +44,12 @@ impl Nodes {
         Self::start_at(store, count, bell, more).await
     }
 
-    /// The same on a store that is elsewhere.
+    /// `count` nodes on the empty store at this URL.
+    pub(crate) async fn on(store: String, count: usize, bell: &str) -> (Self, Vec<Process>) {
+        Self::start_at(store, count, bell, Vec::new()).await
+    }
+
+    /// The same with further variables.
     async fn start_at(
         store: String,
         count: usize,
@@ -63,24 +70,31 @@ impl Nodes {
 
     /// One more.
     async fn add(&mut self) -> Process {
-        let dir = tempfile::tempdir().unwrap();
+        self.dirs.push(tempfile::tempdir().unwrap());
+        self.again(self.dirs.len() - 1).await
+    }
+
+    /// Starts the node of this number, which has ended, again.
+    pub(crate) async fn again(&self, number: usize) -> Process {
         let mut variables = vec![
             ("SWITCHBOARD_STORE_URL", self.store.as_str()),
             ("SWITCHBOARD_DOORBELL_URL", self.bell.as_str()),
             ("SWITCHBOARD_LIMITS_PRESENCE_GRACE_SECONDS", "1"),
         ];
         variables.extend(self.more.iter().map(|(name, value)| (*name, value.as_str())));
-        let node =
-            Process::start_set(Path::new(env!("CARGO_BIN_EXE_switchboard")), dir.path(), &variables).await;
-        self.dirs.push(dir);
-        node
+        let binary = Path::new(env!("CARGO_BIN_EXE_switchboard"));
+        Process::start_set(binary, self.dirs[number].path(), &variables).await
     }
 
     fn channel(&self) -> String {
-        format!("org:{}/vault:{}/general", self.org, self.vault)
+        self.channel_named("general")
     }
 
-    async fn agent(&self, node: &Process, token: &Token, agent: &str) -> Socket {
+    pub(crate) fn channel_named(&self, name: &str) -> String {
+        format!("org:{}/vault:{}/{name}", self.org, self.vault)
+    }
+
+    pub(crate) async fn agent(&self, node: &Process, token: &Token, agent: &str) -> Socket {
         self.agent_from(node, token, agent, &json!({})).await
     }
 
@@ -93,6 +107,11 @@ impl Nodes {
         let agents = json!([{ "agent_id": agent, "role": "tester", "vault_id": self.vault }]);
         socket.hello(&token.instance_id, &agents, cursors).await;
         socket
+    }
+
+    /// What clients say that they are in, and how far the streams are.
+    async fn epoch(node: &Process) -> String {
+        text(&node.admin().get("/v1/streams").await.json()["epoch"])
     }
 
     fn message(&self, id: &str, kind: &str, from: &str) -> Value {

@@ -11,10 +11,20 @@ use tokio::sync::Mutex;
 const SENDERS: usize = 4;
 
 /// A small generator, so that a failing run can be repeated with its seed.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    /// From the seed that `SWITCHBOARD_FAULT_SEED` names, or a fresh one, which is printed; with the number of rounds.
+    pub(super) fn rolled() -> (Self, u64) {
+        let variable = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
+        let rounds = variable("SWITCHBOARD_FAULT_ROUNDS").unwrap_or(3);
+        let seed = variable("SWITCHBOARD_FAULT_SEED");
+        let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) * 0x9E37_79B9 + 1);
+        println!("rounds {rounds}, seed {seed} (SWITCHBOARD_FAULT_SEED repeats it)");
+        (Self(seed), rounds)
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -111,12 +121,7 @@ async fn setup(process: &Process) -> (Arc<Place>, Vec<Arc<Sender>>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_and_nothing_is_stored_twice() {
-    let rounds: u64 =
-        std::env::var("SWITCHBOARD_FAULT_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
-    let seed = std::env::var("SWITCHBOARD_FAULT_SEED").ok().and_then(|n| n.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) * 0x9E37_79B9 + 1);
-    println!("rounds {rounds}, seed {seed} (SWITCHBOARD_FAULT_SEED repeats it)");
-    let mut dice = Dice(seed);
+    let (mut dice, rounds) = Dice::rolled();
     let binary = Path::new(env!("CARGO_BIN_EXE_switchboard"));
     let dir = tempfile::tempdir().unwrap();
     let mut process = Process::start(binary, dir.path()).await;

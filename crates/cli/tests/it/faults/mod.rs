@@ -1,9 +1,11 @@
 //! Faults: what is acknowledged survives them, and nothing happens twice.
 
+#[cfg(unix)]
+mod cluster;
 mod disk;
 mod kill;
 mod network;
-mod proxy;
+pub(crate) mod proxy;
 mod races;
 #[cfg(target_os = "linux")]
 mod slow_loris;

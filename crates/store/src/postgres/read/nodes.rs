@@ -5,7 +5,7 @@ use crate::rules::value::Row;
 use switchboard_core::port::store::{Position, Pulse};
 
 /// How far the store is.
-pub(crate) const POSITION: &str = "SELECT commit_no, directory, version, notice FROM head";
+pub(crate) const POSITION: &str = "SELECT commit_no, directory, version, notice, digest FROM head";
 
 /// A row of [`POSITION`].
 pub(crate) fn position(row: &dyn Row) -> Result<Position, Failure> {

@@ -80,6 +80,8 @@ pub(crate) struct Tx<'t> {
     waiting: RefCell<Waiting>,
     // Steps that open the transaction and have not been sent: they go with the first that are.
     opening: RefCell<Vec<Step>>,
+    // Ids that were taken to be unused, and were then not used: nothing shows whether that is so.
+    unproven_ids: Cell<usize>,
     // Once it is locked, or taken for granted.
     head: Cell<Option<HeadRow>>,
     last_notice: Cell<i64>,
@@ -139,8 +141,8 @@ impl<'t> Tx<'t> {
         opening.extend(lock_handles(&plan));
         opening.push(Step::One(EXPECT_HEAD, expected(&head)));
         let mut known = Known::default();
-        // Ids that are there after all are found by the index that forbids them.
-        known.ids.extend(plan.ids.iter().map(|(of, id)| ((of.0, id.clone()), None)));
+        // Those that are there after all are found by the index that forbids them, if they are used.
+        known.taken_for_unused = plan.ids.iter().map(|(of, id)| (of.0, id.clone())).collect();
         if plan.reads() {
             let lead = opening.len();
             opening.extend(reads(&plan));
@@ -170,6 +172,7 @@ impl<'t> Tx<'t> {
             known: RefCell::new(known),
             waiting: RefCell::default(),
             opening: RefCell::default(),
+            unproven_ids: Cell::new(0),
             head: Cell::new(None),
             last_notice: Cell::new(0),
             directory,
@@ -314,9 +317,16 @@ impl<'t> Tx<'t> {
 
     // What stands under one id.
     fn id_row(&self, of: InstanceNo, client_id: &str) -> Result<Option<([u8; 16], Appended)>, Failure> {
-        if let Some(known) = self.known.borrow().ids.get(&(of.0, client_id.to_owned())) {
+        let key = (of.0, client_id.to_owned());
+        let known = self.known.borrow();
+        if let Some(known) = known.ids.get(&key) {
             return Ok(*known);
         }
+        if known.taken_for_unused.contains(&key) {
+            self.unproven_ids.set(self.unproven_ids.get() + 1);
+            return Ok(None);
+        }
+        drop(known);
         let sql = "SELECT content_digest, event, thread, at_ms, expires_at_ms FROM dedup
                    WHERE instance = ? AND client_id = ?";
         rules::Tx::one(self, sql, rules::value::values![of.0, client_id], |row| first_answer(row, 0))

@@ -73,9 +73,13 @@ pub(crate) const TABLES: &[Table] = &[
 ];
 
 impl Table {
-    /// Reads all of it. Of the counters, only those of streams mean the same everywhere.
+    /// Reads all of it. Of the counters, only those of streams mean the same everywhere; the timeline is a server's own.
     pub(crate) fn select(&self) -> String {
-        let only = if self.name == "counters" { " WHERE id > 0" } else { "" };
+        let only = match self.name {
+            "counters" => " WHERE id > 0",
+            "leases" => " WHERE name NOT LIKE 'timeline%'",
+            _ => "",
+        };
         format!("SELECT {} FROM {}{only}", self.columns, self.name)
     }
 

@@ -11,21 +11,25 @@ use switchboard_core::write::{Batch, Outcome, Write};
 
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 
+/// The schema of this program, and of the next one.
+const KNOWN: u32 = MIGRATIONS[MIGRATIONS.len() - 1].number;
+const NEXT: u32 = KNOWN + 1;
+
 /// Adds, and takes nothing away.
 const ADDING: Migration = Migration {
-    number: 3,
-    name: "0003_adding.sql",
+    number: NEXT,
+    name: "next_adding.sql",
     sql: "ALTER TABLE events ADD COLUMN mark BIGINT NOT NULL DEFAULT 7; CREATE TABLE marks (id BIGINT PRIMARY KEY);
           CREATE INDEX events_mark ON events (mark); ALTER TABLE agents ADD COLUMN mark BIGINT;
           ALTER TABLE log ADD COLUMN mark BIGINT; ALTER TABLE instances ADD COLUMN mark BIGINT",
-    compatible_from: 2,
+    compatible_from: KNOWN,
 };
 /// Takes something away that this program uses.
 const BREAKING: Migration = Migration {
-    number: 3,
-    name: "0003_breaking.sql",
+    number: NEXT,
+    name: "next_breaking.sql",
     sql: "ALTER TABLE receipts RENAME COLUMN state TO how",
-    compatible_from: 3,
+    compatible_from: NEXT,
 };
 
 async fn open(url: &str) -> Result<PostgresStore, OpenError> {
@@ -101,7 +105,10 @@ async fn a_node_that_is_too_old_for_the_schema_serves_no_longer_and_changes_noth
     let before = counted();
     let said = |error: &dyn std::fmt::Display| {
         let error = error.to_string();
-        assert!(error.contains("schema version 3") && error.contains("start the newer program"), "{error}");
+        assert!(
+            error.contains(&format!("schema version {NEXT}")) && error.contains("start the newer program"),
+            "{error}"
+        );
     };
     said(&commit(&old, Write::Append(finding(me))).await.unwrap_err());
     said(&old.beat(beat()).await.unwrap_err());
@@ -113,17 +120,17 @@ async fn a_node_that_is_too_old_for_the_schema_serves_no_longer_and_changes_noth
         "it does not count as alive"
     );
     let error = open(&url).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 3, known: 2 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: NEXT, known: KNOWN }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_several_migrations_the_most_demanding_counts() {
     let url = CLUSTER.fresh_url();
     open(&url).await.unwrap();
-    let fourth = Migration { number: 4, name: "0004_more.sql", sql: "SELECT 1", compatible_from: 3 };
-    upgrade(&url, &[ADDING, fourth]).await.unwrap();
+    let after = Migration { number: NEXT + 1, name: "later.sql", sql: "SELECT 1", compatible_from: NEXT };
+    upgrade(&url, &[ADDING, after]).await.unwrap();
     let error = open(&url).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 4, known: 2 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found, known: KNOWN } if found == NEXT + 1), "{error}");
     upgrade(&url, &[ADDING]).await.expect("the version in between is overlapped");
 }
 
@@ -134,9 +141,9 @@ async fn a_record_without_its_compatibility_counts_for_itself_alone() {
     let schema = url.rsplit('=').next().unwrap();
     CLUSTER.sql(&format!("ALTER TABLE {schema}.migrations DROP COLUMN compatible_from"));
     open(&url).await.expect("made before compatibility was recorded").close().await.unwrap();
-    CLUSTER.sql(&format!("INSERT INTO {schema}.migrations VALUES (3, '0003_x.sql', '')"));
+    CLUSTER.sql(&format!("INSERT INTO {schema}.migrations VALUES ({NEXT}, 'next.sql', '')"));
     let error = open(&url).await.unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 3, known: 2 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: NEXT, known: KNOWN }), "{error}");
 }
 
 /// A session that holds what the migration needs is waited for, and does not make the start fail.

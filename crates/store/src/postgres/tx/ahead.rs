@@ -9,7 +9,7 @@ use crate::rules::failure::Failure;
 use crate::rules::value::{Row, Value};
 use crate::rules::{EVENT_ROW_COLUMNS_SQL, EventRow, due_streams, event_row};
 use crate::sqlite::state::State;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use switchboard_core::ids::{EventId, InstanceNo, VaultId};
 use switchboard_core::time::WallMs;
 use switchboard_core::write::Appended;
@@ -32,6 +32,8 @@ type Names = HashMap<(VaultId, String), Vec<(InstanceNo, WallMs, u8)>>;
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) ids: Ids,
+    /// Ids that nobody has looked up.
+    pub(super) taken_for_unused: HashSet<(u32, String)>,
     pub(super) events: HashMap<i64, Option<EventRow>>,
     pub(super) receipts: HashMap<(i64, u32, String), Option<u8>>,
     pub(super) names: Names,

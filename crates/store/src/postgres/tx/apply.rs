@@ -164,6 +164,9 @@ impl rules::Tx for Tx<'_> {
             Value::Int(first.expires_at_ms),
         ];
         push(&mut self.waiting.borrow_mut().ids, row);
+        if self.known.borrow().taken_for_unused.contains(&(of.0, dedup.client_id.clone())) {
+            self.unproven_ids.set(self.unproven_ids.get().saturating_sub(1));
+        }
         let first = Appended { repeat: true, ..*first };
         self.known.borrow_mut().ids.insert((of.0, dedup.client_id.clone()), Some((dedup.digest, first)));
         Ok(())

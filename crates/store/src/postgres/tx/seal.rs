@@ -75,6 +75,10 @@ impl Tx<'_> {
     /// Writes what the commit as a whole needs: counters, ledger, the log record. `None` when the writes changed nothing, so that
     /// there is nothing to commit. Returns the steps of the last round trip, the one that commits included.
     pub(crate) fn seal(&mut self, command: [u8; 16]) -> Result<Option<Sealed>, Failure> {
+        if self.unproven_ids.get() > 0 {
+            // Something was refused whose first answer may be known.
+            return Err(Failure::Conflict);
+        }
         if !self.wrote.get() {
             return Ok(None);
         }

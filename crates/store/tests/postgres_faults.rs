@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 use switchboard_core::event::StoredEvent;
 use switchboard_core::ids::{InstanceNo, StreamId};
 use switchboard_core::log::{GENESIS, record_digest};
@@ -185,77 +185,191 @@ async fn ended_connections_are_made_again() {
     verified(&*store).await;
 }
 
-/// What a [`Proxy`] does with the next COMMIT.
-const PASS: u8 = 0;
-const CUT_BEFORE: u8 = 1;
-const CUT_AFTER: u8 = 2;
+/// What becomes of a request that a [`Proxy`] waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// It does not arrive.
+    Before,
+    /// It arrives, and its answer does not.
+    After,
+    /// It arrives when the look-up has been answered, but before the node hears that answer.
+    Late,
+}
+
+/// What a [`Proxy`] waits for.
+struct Trap {
+    bytes: &'static [u8],
+    cut: Cut,
+}
 
 /// Stands between a node and the server, and cuts connections in the middle of a commit.
 struct Proxy {
     port: u16,
-    mode: Arc<AtomicU8>,
+    shared: Arc<Traps>,
+}
+
+#[derive(Default)]
+struct Traps {
+    next: Mutex<Option<Trap>>,
+    // What arrives late, with the connection on which it does.
+    held: Mutex<Option<(TcpStream, Vec<u8>)>>,
+    // What the server said to it.
+    said: Mutex<Vec<u8>>,
+    // Whether the last request that was cut began with BEGIN, or had that before it since the trap was set.
+    begun: AtomicBool,
 }
 
 impl Proxy {
     async fn start(to: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mode = Arc::new(AtomicU8::new(PASS));
-        let shared = Arc::clone(&mode);
+        let shared = Arc::<Traps>::default();
+        let traps = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, to, Arc::clone(&shared)));
+                tokio::spawn(forward(client, to, Arc::clone(&traps)));
             }
         });
-        Self { port, mode }
+        Self { port, shared }
+    }
+
+    fn set(&self, bytes: &'static [u8], cut: Cut) {
+        self.shared.begun.store(false, Ordering::SeqCst);
+        self.shared.said.lock().clear();
+        *self.shared.next.lock() = Some(Trap { bytes, cut });
+    }
+
+    /// Whether the request was cut, and had no BEGIN before it.
+    fn has_cut_one_statement(&self) -> bool {
+        self.shared.next.lock().is_none() && !self.shared.begun.load(Ordering::SeqCst)
     }
 }
 
-async fn forward(client: TcpStream, to: u16, mode: Arc<AtomicU8>) {
-    let server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let back = tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
-    let mut bytes = vec![0; 1 << 16];
-    while let Ok(length @ 1..) = from_client.read(&mut bytes).await {
-        let commits = bytes[..length].windows(7).any(|window| window == b"COMMIT\0");
-        let cut = if commits { mode.swap(PASS, Ordering::SeqCst) } else { PASS };
-        if cut != PASS {
-            // No answer reaches the client any more.
-            back.abort();
-        }
-        if cut == CUT_BEFORE || to_server.write_all(&bytes[..length]).await.is_err() {
-            break;
-        }
-        if cut == CUT_AFTER {
-            // The server has it; give it the time to finish.
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            break;
-        }
-    }
-    back.abort();
+fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// A connection that is cut in the middle of a commit: whether it stands is looked up, and it is neither lost nor done twice.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_answer_is_lost_is_looked_up() {
+async fn forward(mut client: TcpStream, to: u16, traps: Arc<Traps>) {
+    let mut server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+    let (mut up, mut down) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut up) => {
+                let Ok(length @ 1..) = read else { return };
+                let bytes = &up[..length];
+                let armed = traps.next.lock().is_some();
+                if armed && holds(bytes, b"BEGIN\0") {
+                    traps.begun.store(true, Ordering::SeqCst);
+                }
+                let trap = traps.next.lock().take_if(|trap| holds(bytes, trap.bytes));
+                match trap.map(|trap| trap.cut) {
+                    Some(Cut::Before) => return,
+                    Some(Cut::After) => {
+                        server.write_all(bytes).await.unwrap();
+                        // It answers when it has finished.
+                        answer(&mut server).await;
+                        return;
+                    }
+                    Some(Cut::Late) => {
+                        *traps.held.lock() = Some((server, bytes.to_vec()));
+                        return;
+                    }
+                    None => {}
+                }
+                if server.write_all(bytes).await.is_err() {
+                    return;
+                }
+                let held = if holds(bytes, b"COMMIT\0") { traps.held.lock().take() } else { None };
+                if let Some((mut late, request)) = held {
+                    let looked_up = answer(&mut server).await;
+                    late.write_all(&request).await.unwrap();
+                    *traps.said.lock() = answer(&mut late).await;
+                    client.write_all(&looked_up).await.unwrap();
+                }
+            }
+            read = server.read(&mut down) => {
+                let Ok(length @ 1..) = read else { return };
+                if client.write_all(&down[..length]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// All that the server answers, until it has nothing to do any more and is in no transaction.
+async fn answer(server: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    while !all.ends_with(b"Z\0\0\0\x05I") {
+        let count = server.read_buf(&mut all).await.unwrap();
+        assert!(count > 0, "the server has closed the connection");
+    }
+    all
+}
+
+/// A store through a proxy, with an instance.
+async fn through_proxy() -> (Proxy, Arc<PostgresStore>, InstanceNo) {
     let proxy = Proxy::start(CLUSTER.port).await;
     let url = CLUSTER.fresh_url();
     let through = url.replace(&CLUSTER.port.to_string(), &proxy.port.to_string());
     let store = node(&through).await;
     let me = instance(&*store, "inst_a").await;
+    (proxy, store, me)
+}
+
+/// A connection that is cut in the middle of a commit: whether it stands is looked up, and it is neither lost nor done twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_is_lost_is_looked_up() {
+    let (proxy, store, me) = through_proxy().await;
     let before = verified(&*store).await;
-    for (seq, cut) in (1..).zip([CUT_AFTER, CUT_BEFORE, PASS, CUT_BEFORE, CUT_AFTER]) {
-        proxy.mode.store(cut, Ordering::SeqCst);
+    let cuts = [Some(Cut::After), Some(Cut::Before), None, Some(Cut::Before), Some(Cut::After)];
+    for (seq, cut) in (1..).zip(cuts) {
+        if let Some(cut) = cut {
+            proxy.set(b"COMMIT\0", cut);
+        }
         // Without an id of the client's: nothing but the look-up keeps it from standing twice.
         let done = commit(&*store, vec![Write::Append(finding(me))]).await;
-        assert_eq!(appended(&done[0]).id.seq, seq, "cut {cut}");
+        assert_eq!(appended(&done[0]).id.seq, seq, "{cut:?}");
+        assert_eq!(verified(&*store).await, before + seq);
+    }
+}
+
+/// The same where a commit is one round trip, which holds no lock before it arrives: what was not found when it was looked up
+/// does not go through any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_of_one_round_trip_that_was_looked_up_in_vain_comes_to_nothing() {
+    let (proxy, store, me) = through_proxy().await;
+    let before = verified(&*store).await;
+    let cuts = [Cut::Late, Cut::After, Cut::Before, Cut::Late];
+    let rounds = cuts.map(|cut| (cut, true)).into_iter().chain(cuts.map(|cut| (cut, false)));
+    let mut seq = 0;
+    for (round, (cut, with_ids)) in rounds.enumerate() {
+        for step in 0..4 {
+            let mut write = in_channel(finding(me), "general");
+            if with_ids {
+                write = with_id(write, &format!("{round}-{step}"), 1);
+            }
+            if step == 3 {
+                write.data = b"the message that is cut".as_slice().into();
+                // By now the node is sure of the head.
+                proxy.set(if with_ids { b"the message that is cut" } else { b"COMMIT\0" }, cut);
+            }
+            let done = commit(&*store, vec![Write::Append(write)]).await;
+            seq += 1;
+            let done = appended(&done[0]);
+            assert_eq!((done.id.seq, done.repeat), (seq, false), "{cut:?} {with_ids}");
+        }
+        if with_ids {
+            assert!(proxy.has_cut_one_statement(), "{cut:?}");
+        }
+        let said = proxy.shared.said.lock().clone();
+        assert_eq!(cut == Cut::Late, holds(&said, b"22012"), "{}", String::from_utf8_lossy(&said));
         assert_eq!(verified(&*store).await, before + seq);
     }
 }
 
 #[derive(Default)]
-struct Heard(parking_lot::Mutex<Vec<String>>);
+struct Heard(Mutex<Vec<String>>);
 
 impl CommitListener for Heard {
     fn committed(&self, _: &[Arc<StoredEvent>]) {}

@@ -16,7 +16,7 @@ use super::sure::Sure;
 use super::tx::{Begin, Sealed, Tx};
 use crate::moving;
 use crate::rules::failure::Failure;
-use crate::rules::value::{Row, Value};
+use crate::rules::value::Value;
 use crate::rules::{self, Tx as _, install};
 use crate::sqlite::queue::{Habit, Queue, Weigh};
 use crate::sqlite::state::State;
@@ -49,6 +49,12 @@ const CONFLICTS_MAX: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+const FIND_RECORD: &str = "SELECT 1 FROM log WHERE commit_no = ? AND command = ?";
+/// Makes the head another one than the commit expects that was looked for and is not there: it may lie in the network, or wait for
+/// a stream's lock, and must not go through once its absence was acted upon.
+const SHUT_OUT: &str = "UPDATE head SET directory = directory + 1
+    WHERE NOT EXISTS (SELECT 1 FROM log WHERE commit_no = ? AND command = ?)";
 
 /// How a job is answered.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -496,7 +502,8 @@ impl Writer {
         }
     }
 
-    // Whether a commit is there. Whoever still works on it holds the head's lock: once that is ours, its fate is sealed.
+    // Whether a commit is there. Whoever still works on it holds the head's lock, or has yet to find the head that it expects:
+    // once the lock is ours, and the head another one, its fate is sealed.
     fn look_up(&mut self, mark: Mark) -> Result<bool, String> {
         for at in 1.. {
             let failure = match self.look(mark) {
@@ -514,16 +521,21 @@ impl Writer {
 
     fn look(&mut self, mark: Mark) -> Result<bool, Failure> {
         let session = self.session()?;
-        let key = vec![Value::Int(mark.commit.cast_signed())];
+        let named = || vec![Value::Int(mark.commit.cast_signed()), Value::Blob(mark.command.to_vec().into())];
         let answers = session.run(&[
             Step::Plain("BEGIN"),
             Step::One(LOCK_HEAD, Vec::new()),
-            Step::One("SELECT command FROM log WHERE commit_no = ?", key),
+            Step::One(FIND_RECORD, named()),
+            Step::One(SHUT_OUT, named()),
             Step::Plain("COMMIT"),
         ])?;
-        let Some(row) = answers[2].rows.first() else { return Ok(false) };
-        let row: &dyn Row = row;
-        Ok(row.get::<Option<Vec<u8>>>(0)?.as_deref() == Some(&mark.command))
+        let found = !answers[2].rows.is_empty();
+        if !found {
+            // The directory's count is another one now.
+            self.directory = None;
+            self.sure.forget();
+        }
+        Ok(found)
     }
 
     // A connection that is good, and on a database that has lost nothing.

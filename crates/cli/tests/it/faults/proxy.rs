@@ -20,8 +20,8 @@ struct State {
     down: bool,
 }
 
-/// What the next request with certain bytes in it meets: the bytes, and whether it gets through before its connection is cut.
-type Trap = Arc<Mutex<Option<(&'static [u8], bool)>>>;
+/// What the next request with certain bytes in it meets: the bytes, and if it gets through those of the answer that does not.
+type Trap = Arc<Mutex<Option<(&'static [u8], Option<&'static [u8]>)>>>;
 
 /// The proxy.
 pub struct Proxy {
@@ -66,7 +66,12 @@ impl Proxy {
     /// The next request with `bytes` in it loses its connection: before it has got through, or when the answer with the same bytes has
     /// come, which gets no further.
     pub fn cut_at(&self, bytes: &'static [u8], gets_through: bool) {
-        *self.trap.lock() = Some((bytes, gets_through));
+        *self.trap.lock() = Some((bytes, gets_through.then_some(bytes)));
+    }
+
+    /// The same where the answer is known by other bytes; the request gets through if they are given.
+    pub fn cut_between(&self, request: &'static [u8], answer: Option<&'static [u8]>) {
+        *self.trap.lock() = Some((request, answer));
     }
 
     /// Whether such a request has come.
@@ -203,13 +208,11 @@ impl Carry {
     /// Whether these bytes of a client get through.
     fn is_let_up(&self, bytes: &[u8]) -> bool {
         let mut trap = self.net.trap.lock();
-        let Some((wanted, gets_through)) = trap.take_if(|(wanted, _)| holds(bytes, wanted)) else {
+        let Some((_, answer)) = trap.take_if(|(wanted, _)| holds(bytes, wanted)) else {
             return true;
         };
-        if gets_through {
-            *self.muted.lock() = Some(wanted);
-        }
-        gets_through
+        *self.muted.lock() = answer;
+        answer.is_some()
     }
 }
 

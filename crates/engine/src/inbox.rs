@@ -8,7 +8,7 @@ use crate::hub::Hub;
 use crate::refusal;
 use crate::submit::permit;
 use crate::viewer::{Agents, Viewer};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -308,7 +308,7 @@ async fn unread(hub: &Hub, owner: &Owner<'_>, limit: usize) -> Result<Vec<Server
 /// Records what was handed over, before the caller gets it.
 async fn record(hub: &Hub, owner: &Owner<'_>, taken: &Taken, read: bool) -> Result<(), Detail> {
     let state = if read { ReceiptState::Read } else { ReceiptState::Delivered };
-    let mut positions: HashMap<StreamId, u64> = taken.passed.iter().copied().collect();
+    let mut positions: BTreeMap<StreamId, u64> = taken.passed.iter().copied().collect();
     let mut receipts = Vec::new();
     for frame in &taken.frames {
         let Some(id) = place(hub, frame) else { continue };

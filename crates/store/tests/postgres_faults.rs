@@ -52,7 +52,12 @@ async fn verified(store: &dyn Store) -> u64 {
 }
 
 /// What one caller of the storm does: batches that touch the same rows as everybody's, in another order each.
-async fn storm(store: Arc<PostgresStore>, caller: usize, me: InstanceNo, target: StreamId) -> u64 {
+async fn storm(
+    store: Arc<PostgresStore>,
+    caller: usize,
+    me: InstanceNo,
+    target: (StreamId, InstanceNo),
+) -> u64 {
     const BATCHES: usize = 30;
     let names = ["a", "b", "c", "d", "general"];
     let mut sent = 0;
@@ -63,9 +68,17 @@ async fn storm(store: Arc<PostgresStore>, caller: usize, me: InstanceNo, target:
             writes.push(Write::Append(with_id(in_channel(finding(me), name), &format!("{batch}-{step}"), 1)));
             sent += 1;
         }
-        let event = switchboard_core::ids::EventId { stream: target, seq: 1 + batch as u64 % 3 };
+        let event = switchboard_core::ids::EventId { stream: target.0, seq: 1 + batch as u64 % 3 };
         let agent = format!("agent{}", caller % 3);
         writes.push(Write::Receipt(Receipt { event, instance: me, agent, state: ReceiptState::Read }));
+        // What several nodes say of the same agent, as when it moves from one to another.
+        let mut positions: Vec<_> = (1..=6).map(|stream| (StreamId(stream), batch as u64)).collect();
+        positions.rotate_left(caller % 6);
+        let agent = format!("agent{}", (caller + batch) % 3);
+        writes.push(Write::AdvanceInbox { instance: target.1, agent, positions });
+        let mut notices: Vec<_> = (1..20).map(|number| (batch * 8) as i64 + number).collect();
+        notices.rotate_left(caller);
+        writes.push(Write::NoticesSent { notices });
         if batch % 5 == caller % 5 {
             writes.push(Write::Announce(announce(me, &format!("agent{}", batch % 3))));
             writes.push(Write::Append(in_channel(finding(me), &format!("new{}", batch % 7))));
@@ -96,7 +109,7 @@ async fn nodes_that_storm_each_other_lose_nothing() {
     let mut callers = Vec::new();
     for caller in 0..16 {
         let me = instance(&*nodes[caller % 4], &format!("inst_{caller}")).await;
-        callers.push(tokio::spawn(storm(Arc::clone(&nodes[(caller + 1) % 4]), caller, me, target)));
+        callers.push(tokio::spawn(storm(Arc::clone(&nodes[(caller + 1) % 4]), caller, me, (target, owner))));
     }
     let mut sent = 3;
     for caller in callers {
@@ -110,6 +123,10 @@ async fn nodes_that_storm_each_other_lose_nothing() {
         stored += stream.head;
     }
     assert_eq!(stored, sent);
+    for agent in ["agent0", "agent1", "agent2"] {
+        let inbox = nodes[0].inbox(owner, agent.into()).await.unwrap();
+        assert!(!inbox.is_empty() && inbox.iter().all(|(_, position)| *position > 0), "{inbox:?}");
+    }
     let ledger = nodes[1].ledger().await.unwrap();
     assert!(ledger.is_balanced() && ledger.accepted == sent, "{ledger:?}");
     verified(&*nodes[0]).await;
@@ -198,7 +215,8 @@ enum Cut {
 
 /// What a [`Proxy`] waits for.
 struct Trap {
-    bytes: &'static [u8],
+    // All of them.
+    bytes: &'static [&'static [u8]],
     cut: Cut,
 }
 
@@ -233,15 +251,14 @@ impl Proxy {
         Self { port, shared }
     }
 
-    fn set(&self, bytes: &'static [u8], cut: Cut) {
+    fn set(&self, bytes: &'static [&'static [u8]], cut: Cut) {
         self.shared.begun.store(false, Ordering::SeqCst);
         self.shared.said.lock().clear();
         *self.shared.next.lock() = Some(Trap { bytes, cut });
     }
 
-    /// Whether the request was cut, and had no BEGIN before it.
-    fn has_cut_one_statement(&self) -> bool {
-        self.shared.next.lock().is_none() && !self.shared.begun.load(Ordering::SeqCst)
+    fn has_cut(&self) -> bool {
+        self.shared.next.lock().is_none()
     }
 }
 
@@ -251,6 +268,8 @@ fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
 
 async fn forward(mut client: TcpStream, to: u16, traps: Arc<Traps>) {
     let mut server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+    // The look-up comes over a new connection; other work of the node has its own.
+    let looks_up = traps.held.lock().is_some();
     let (mut up, mut down) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     loop {
         tokio::select! {
@@ -261,7 +280,7 @@ async fn forward(mut client: TcpStream, to: u16, traps: Arc<Traps>) {
                 if armed && holds(bytes, b"BEGIN\0") {
                     traps.begun.store(true, Ordering::SeqCst);
                 }
-                let trap = traps.next.lock().take_if(|trap| holds(bytes, trap.bytes));
+                let trap = traps.next.lock().take_if(|trap| trap.bytes.iter().all(|wanted| holds(bytes, wanted)));
                 match trap.map(|trap| trap.cut) {
                     Some(Cut::Before) => return,
                     Some(Cut::After) => {
@@ -279,7 +298,7 @@ async fn forward(mut client: TcpStream, to: u16, traps: Arc<Traps>) {
                 if server.write_all(bytes).await.is_err() {
                     return;
                 }
-                let held = if holds(bytes, b"COMMIT\0") { traps.held.lock().take() } else { None };
+                let held = if looks_up && holds(bytes, b"COMMIT\0") { traps.held.lock().take() } else { None };
                 if let Some((mut late, request)) = held {
                     let looked_up = answer(&mut server).await;
                     late.write_all(&request).await.unwrap();
@@ -308,10 +327,10 @@ async fn answer(server: &mut TcpStream) -> Vec<u8> {
 }
 
 /// A store through a proxy, with an instance.
-async fn through_proxy() -> (Proxy, Arc<PostgresStore>, InstanceNo) {
-    let proxy = Proxy::start(CLUSTER.port).await;
-    let url = CLUSTER.fresh_url();
-    let through = url.replace(&CLUSTER.port.to_string(), &proxy.port.to_string());
+async fn through_proxy(cluster: &Cluster) -> (Proxy, Arc<PostgresStore>, InstanceNo) {
+    let proxy = Proxy::start(cluster.port).await;
+    let url = cluster.fresh_url();
+    let through = url.replace(&cluster.port.to_string(), &proxy.port.to_string());
     let store = node(&through).await;
     let me = instance(&*store, "inst_a").await;
     (proxy, store, me)
@@ -320,12 +339,12 @@ async fn through_proxy() -> (Proxy, Arc<PostgresStore>, InstanceNo) {
 /// A connection that is cut in the middle of a commit: whether it stands is looked up, and it is neither lost nor done twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_lost_is_looked_up() {
-    let (proxy, store, me) = through_proxy().await;
+    let (proxy, store, me) = through_proxy(&CLUSTER).await;
     let before = verified(&*store).await;
     let cuts = [Some(Cut::After), Some(Cut::Before), None, Some(Cut::Before), Some(Cut::After)];
     for (seq, cut) in (1..).zip(cuts) {
         if let Some(cut) = cut {
-            proxy.set(b"COMMIT\0", cut);
+            proxy.set(&[b"COMMIT\0"], cut);
         }
         // Without an id of the client's: nothing but the look-up keeps it from standing twice.
         let done = commit(&*store, vec![Write::Append(finding(me))]).await;
@@ -338,7 +357,9 @@ async fn a_commit_whose_answer_is_lost_is_looked_up() {
 /// does not go through any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_of_one_round_trip_that_was_looked_up_in_vain_comes_to_nothing() {
-    let (proxy, store, me) = through_proxy().await;
+    // Of its own: another test ends connections.
+    let cluster = Cluster::start();
+    let (proxy, store, me) = through_proxy(&cluster).await;
     let before = verified(&*store).await;
     let cuts = [Cut::Late, Cut::After, Cut::Before, Cut::Late];
     let rounds = cuts.map(|cut| (cut, true)).into_iter().chain(cuts.map(|cut| (cut, false)));
@@ -352,16 +373,16 @@ async fn a_commit_of_one_round_trip_that_was_looked_up_in_vain_comes_to_nothing(
             if step == 3 {
                 write.data = b"the message that is cut".as_slice().into();
                 // By now the node is sure of the head.
-                proxy.set(if with_ids { b"the message that is cut" } else { b"COMMIT\0" }, cut);
+                let all: &[&[u8]] = &[b"the message that is cut", b"COMMIT\0"];
+                proxy.set(if with_ids { &all[..1] } else { all }, cut);
             }
             let done = commit(&*store, vec![Write::Append(write)]).await;
             seq += 1;
             let done = appended(&done[0]);
             assert_eq!((done.id.seq, done.repeat), (seq, false), "{cut:?} {with_ids}");
         }
-        if with_ids {
-            assert!(proxy.has_cut_one_statement(), "{cut:?}");
-        }
+        assert!(proxy.has_cut(), "{cut:?}");
+        assert_eq!(proxy.shared.begun.load(Ordering::SeqCst), !with_ids, "one statement, {cut:?}");
         let said = proxy.shared.said.lock().clone();
         assert_eq!(cut == Cut::Late, holds(&said, b"22012"), "{}", String::from_utf8_lossy(&said));
         assert_eq!(verified(&*store).await, before + seq);

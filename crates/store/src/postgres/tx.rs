@@ -18,7 +18,7 @@ use crate::rules::{self};
 use crate::sqlite::state::State;
 use ahead::{Known, expected, find_streams, first_answer, lock_handles, lock_streams, read_ahead, reads};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use switchboard_core::event::StoredEvent;
 use switchboard_core::ids::InstanceNo;
@@ -48,6 +48,13 @@ const INSERT_NOTICES: &str = "INSERT INTO notices (id, instance, agent, event, c
                       expires_at_ms, once)
     SELECT k.*, 1 FROM unnest(?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::bigint[], ?::text[], ?::bigint[],
                               ?::bigint[], ?::bigint[]) AS k";
+// Whoever holds one of them at that time without the head's lock is removing it.
+const DELETE_SENT: &str = "DELETE FROM notices WHERE id IN
+    (SELECT id FROM notices WHERE id = ANY(?::bigint[]) AND once = 1 ORDER BY id FOR UPDATE SKIP LOCKED)";
+const PUT_POSITIONS: &str = "INSERT INTO inboxes (instance, agent, stream, position)
+    SELECT * FROM unnest(?::bigint[], ?::text[], ?::bigint[], ?::bigint[])
+    ON CONFLICT (instance, agent, stream) DO UPDATE SET position = excluded.position
+    WHERE excluded.position > inboxes.position";
 // Locks the head if it is still the one expected; else the division fails, and with it all that was sent behind it.
 const EXPECT_HEAD: &str = "SELECT 1 / count(*) FROM (SELECT 1 FROM head WHERE commit_no = ? AND digest = ? AND directory = ? FOR UPDATE) AS expected";
 
@@ -62,6 +69,10 @@ struct Waiting {
     notices: HashMap<(i64, u32, String), (Receipt, Receipted, WallMs)>,
     // In the order in which the notices are numbered.
     notice_order: Vec<(i64, u32, String)>,
+    // Numbers of notices that were sent.
+    sent: BTreeSet<i64>,
+    // How far inboxes have come, by instance, agent and stream.
+    positions: BTreeMap<(u32, String, u32), i64>,
     steps: Vec<Step>,
 }
 
@@ -84,6 +95,8 @@ pub(crate) struct Tx<'t> {
     unproven_ids: Cell<usize>,
     // Once it is locked, or taken for granted.
     head: Cell<Option<HeadRow>>,
+    // Whether it is taken for granted and yet to be locked.
+    unlocked: Cell<bool>,
     last_notice: Cell<i64>,
     directory: i64,
     locked_directory: bool,
@@ -129,7 +142,8 @@ impl<'t> Tx<'t> {
     }
 
     /// Begins a transaction that holds only if `head` is still the head, and so `state` what the database says of the plan's
-    /// streams: nothing needs to be asked, unless the plan has something to read. The first round trip finds out.
+    /// streams: nothing needs to be asked, unless the plan or the rules have something to read. The last round trip finds out, so
+    /// that the head is not held before.
     pub(crate) fn expecting(
         session: &'t Session,
         state: &'t mut State,
@@ -139,10 +153,9 @@ impl<'t> Tx<'t> {
         state.directory_version = head.version;
         let mut opening = vec![Step::Plain("BEGIN"), lock_streams(&plan)];
         opening.extend(lock_handles(&plan));
-        opening.push(Step::One(EXPECT_HEAD, expected(&head)));
-        let mut known = Known::default();
         // Those that are there after all are found by the index that forbids them, if they are used.
-        known.taken_for_unused = plan.ids.iter().map(|(of, id)| (of.0, id.clone())).collect();
+        let taken_for_unused = plan.ids.iter().map(|(of, id)| (of.0, id.clone())).collect();
+        let mut known = Known { taken_for_unused, ..Known::default() };
         if plan.reads() {
             let lead = opening.len();
             opening.extend(reads(&plan));
@@ -152,6 +165,7 @@ impl<'t> Tx<'t> {
         let tx = Self::new(session, state, head.directory, plan, known);
         tx.opening.replace(opening);
         tx.head.set(Some(head));
+        tx.unlocked.set(true);
         tx.last_notice.set(head.notice);
         Ok(tx)
     }
@@ -174,6 +188,7 @@ impl<'t> Tx<'t> {
             opening: RefCell::default(),
             unproven_ids: Cell::new(0),
             head: Cell::new(None),
+            unlocked: Cell::new(false),
             last_notice: Cell::new(0),
             directory,
             locked_directory: plan.directory,
@@ -197,6 +212,11 @@ impl<'t> Tx<'t> {
         Ok(self.send(vec![step])?.pop().unwrap_or_default())
     }
 
+    /// Whether the head is taken for granted, and nobody has compared it.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.unlocked.get()
+    }
+
     /// Whether the database has heard of this transaction.
     pub(crate) fn is_open(&self) -> bool {
         self.opening.borrow().is_empty()
@@ -210,6 +230,7 @@ impl<'t> Tx<'t> {
     // Takes the head's lock if it is not held, and notices if another node has changed what this one remembers.
     fn lock_head(&self, mut before: Vec<Step>) -> Result<HeadRow, Failure> {
         if let Some(head) = self.head.get() {
+            before.extend(self.expect_head(&head));
             if !before.is_empty() {
                 self.send(before)?;
             }
@@ -235,7 +256,12 @@ impl<'t> Tx<'t> {
         Ok(head)
     }
 
-    // Everything that waits, as steps in an order in which nothing waits for another row of its own.
+    // What locks a head that is taken for granted, once.
+    fn expect_head(&self, head: &HeadRow) -> Option<Step> {
+        self.unlocked.take().then(|| Step::One(EXPECT_HEAD, expected(head)))
+    }
+
+    // Everything that waits and needs no lock of the head, as steps in an order in which nothing waits for another row of its own.
     fn take_waiting(&self) -> Vec<Step> {
         let waiting = &mut *self.waiting.borrow_mut();
         let mut steps = Vec::new();
@@ -270,17 +296,42 @@ impl<'t> Tx<'t> {
         steps
     }
 
-    // Writes everything that waits, so that what is read next is there.
-    fn flush(&self) -> Result<(), Failure> {
+    // Writes everything that waits, so that what is read next is there; `sql` is what goes behind it. No rule reads what is
+    // written under the head's lock (notices and positions), which is not to be taken for that.
+    fn flush(&self, sql: &str) -> Result<(), Failure> {
         let steps = self.take_waiting();
-        if self.waiting.borrow().notice_order.is_empty() {
-            if !steps.is_empty() {
-                self.send(steps)?;
-            }
-            return Ok(());
+        if sql.starts_with("DELETE FROM notices") {
+            self.lock_head(steps)?;
+            return self.send(self.take_notices()).map(drop);
         }
-        self.lock_head(steps)?;
-        self.send(self.take_notices()).map(drop)
+        if !steps.is_empty() {
+            self.send(steps)?;
+        }
+        Ok(())
+    }
+
+    // What waits for the head's lock: as nobody changes notices and positions without it, nobody waits for another with it.
+    fn take_behind_head(&self) -> Vec<Step> {
+        let mut steps = self.take_notices();
+        let waiting = &mut *self.waiting.borrow_mut();
+        let sent = std::mem::take(&mut waiting.sent);
+        if !sent.is_empty() {
+            steps.push(Step::Many(DELETE_SENT, vec![sent.into_iter().map(Value::Int).collect()]));
+        }
+        let mut columns = Vec::new();
+        for ((instance, agent, stream), position) in std::mem::take(&mut waiting.positions) {
+            let row = [
+                Value::Int(instance.into()),
+                Value::Text(agent.into()),
+                Value::Int(stream.into()),
+                Value::Int(position),
+            ];
+            push(&mut columns, row);
+        }
+        if !columns.is_empty() {
+            steps.push(Step::Many(PUT_POSITIONS, columns));
+        }
+        steps
     }
 
     // Notices get their numbers under the head's lock: whoever reads on from a number misses none.

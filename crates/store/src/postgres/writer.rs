@@ -172,6 +172,14 @@ struct Worked<T> {
     appended: Vec<Arc<StoredEvent>>,
     // Whether the database has heard of it.
     open: bool,
+    // Whether nobody has compared what was taken for granted.
+    unproven: bool,
+}
+
+impl<T> Worked<T> {
+    fn failed(self, failure: Failure) -> Self {
+        Self { result: Err(failure), ..self }
+    }
 }
 
 /// The writer.
@@ -443,9 +451,10 @@ impl Writer {
         let done = match Tx::expecting(session, &mut self.state, head, plan) {
             Ok(tx) => {
                 let worked = work_on(tx, command, work);
-                let unasked = !worked.open && matches!(worked.result, Ok((_, None)));
+                let unasked = worked.unproven && matches!(worked.result, Ok((_, None)));
                 // Nothing to commit, says a memory that nobody has compared: the slow way compares it.
-                if unasked { Err(Failure::Conflict.into()) } else { self.settle(session, worked) }
+                let worked = if unasked { worked.failed(Failure::Conflict) } else { worked };
+                self.settle(session, worked)
             }
             Err(failure) => {
                 self.roll_back(session);
@@ -462,7 +471,7 @@ impl Writer {
 
     // Commits what was done, or takes it back.
     fn settle<T>(&mut self, session: &Session, worked: Worked<T>) -> Result<Committed<T>, Void> {
-        let Worked { result, appended, open } = worked;
+        let Worked { result, appended, open, .. } = worked;
         match result {
             Ok((done, Some(sealed))) => {
                 let mark = Mark { commit: sealed.head.commit, command: sealed.command };
@@ -613,7 +622,8 @@ fn work_on<T>(
         tx.seal(command).map(|sealed| (done, sealed))
     }));
     let result = applied.unwrap_or(Err(Failure::Panic));
-    Worked { result, appended: std::mem::take(&mut tx.appended), open: tx.is_open() }
+    let (open, unproven) = (tx.is_open(), tx.is_unproven());
+    Worked { result, appended: std::mem::take(&mut tx.appended), open, unproven }
 }
 
 pub(super) fn apply_batch(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Outcome>, Failure> {

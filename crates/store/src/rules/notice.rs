@@ -65,8 +65,6 @@ pub(crate) fn forget(tx: &mut impl Tx, event: EventId) -> Result<(), Failure> {
 
 /// Notices that were written to a socket; frames that are to come again stay.
 pub(super) fn sent(tx: &mut impl Tx, notices: &[i64]) -> Applied {
-    for notice in notices {
-        tx.run("DELETE FROM notices WHERE id = ? AND once = 1", values![notice])?;
-    }
+    tx.notices_sent(notices)?;
     Ok(Outcome::Done)
 }

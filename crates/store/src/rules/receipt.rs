@@ -89,6 +89,7 @@ pub(super) fn advance_inbox(
     agent: &str,
     positions: &[(StreamId, u64)],
 ) -> Applied {
+    let mut rows = Vec::with_capacity(positions.len());
     for (stream, position) in positions {
         // A position ahead of the stream would hide what is yet to come. Marks are in no stream.
         let last = match tx.state().head(*stream) {
@@ -96,11 +97,8 @@ pub(super) fn advance_inbox(
             None if stream.0 > STREAM_ID_MAX => *position,
             None => continue,
         };
-        let position = last.min(*position).cast_signed();
-        let sql = "INSERT INTO inboxes (instance, agent, stream, position) VALUES (?, ?, ?, ?)
-                   ON CONFLICT (instance, agent, stream) DO UPDATE SET position = excluded.position
-                   WHERE excluded.position > inboxes.position";
-        tx.run(sql, values![instance.0, agent, stream.0, position])?;
+        rows.push((*stream, last.min(*position)));
     }
+    tx.put_positions(instance, agent, &rows)?;
     Ok(Outcome::Done)
 }

@@ -46,10 +46,6 @@ pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
             tx.at_ms(),
         ),
         (
-            "DELETE FROM notices WHERE id IN (SELECT id FROM notices WHERE expires_at_ms <= ? LIMIT ?)",
-            tx.at_ms(),
-        ),
-        (
             "DELETE FROM handoffs WHERE (from_instance, handoff_id) IN
              (SELECT from_instance, handoff_id FROM handoffs WHERE deadline_ms <= ? LIMIT ?)",
             tx.at_ms().saturating_sub(HANDOFF_MS),
@@ -59,6 +55,9 @@ pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
     }
     agents(tx, &mut room)?;
     tx.sweep_ids(limit, &mut room)?;
+    // Last, for whoever changes notices holds what all commits share.
+    let sql = "DELETE FROM notices WHERE id IN (SELECT id FROM notices WHERE expires_at_ms <= ? LIMIT ?)";
+    room -= tx.run(sql, values![tx.at_ms(), sql_limit(room)])?;
     Ok(Outcome::Swept(limit - room))
 }
 

@@ -105,6 +105,28 @@ pub(crate) trait Tx {
     fn next_notice(&mut self) -> Result<i64, Failure>;
     /// Queues the notice that tells a sender how far a receiver got, in place of the one before.
     fn status_notice(&mut self, receipt: &Receipt, of: &Receipted) -> Result<(), Failure>;
+    /// Removes those of these notices that are sent once.
+    fn notices_sent(&mut self, notices: &[i64]) -> Result<(), Failure> {
+        for notice in notices {
+            self.run("DELETE FROM notices WHERE id = ? AND once = 1", values![notice])?;
+        }
+        Ok(())
+    }
+    /// Moves an inbox on; it never moves back.
+    fn put_positions(
+        &mut self,
+        instance: InstanceNo,
+        agent: &str,
+        positions: &[(StreamId, u64)],
+    ) -> Result<(), Failure> {
+        for (stream, position) in positions {
+            let sql = "INSERT INTO inboxes (instance, agent, stream, position) VALUES (?, ?, ?, ?)
+                       ON CONFLICT (instance, agent, stream) DO UPDATE SET position = excluded.position
+                       WHERE excluded.position > inboxes.position";
+            self.run(sql, values![instance.0, agent, stream.0, position.cast_signed()])?;
+        }
+        Ok(())
+    }
     /// A version for a changed row of the agent directory.
     fn next_version(&mut self) -> i64;
     /// Lists an event as part of a thread.

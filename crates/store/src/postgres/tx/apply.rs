@@ -46,7 +46,7 @@ impl rules::Tx for Tx<'_> {
 
     fn run(&self, sql: &'static str, params: Params<'_>) -> Result<usize, Failure> {
         self.forget(sql);
-        self.flush()?;
+        self.flush(sql)?;
         let changed = self.send_one(Step::One(sql, owned(params)))?.changed;
         self.changed(changed);
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
@@ -54,6 +54,10 @@ impl rules::Tx for Tx<'_> {
 
     fn later(&self, sql: &'static str, params: Params<'_>) -> Result<(), Failure> {
         self.forget(sql);
+        // What goes now is not to come back with what waits.
+        if sql.starts_with("DELETE FROM notices") && !self.waiting.borrow().notice_order.is_empty() {
+            self.flush(sql)?;
+        }
         self.waiting.borrow_mut().steps.push(Step::One(sql, owned(params)));
         self.changed(1);
         Ok(())
@@ -65,7 +69,7 @@ impl rules::Tx for Tx<'_> {
         params: Params<'_>,
         take: &mut dyn FnMut(&dyn Row) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.flush()?;
+        self.flush(sql)?;
         let answer = self.send_one(Step::One(sql, owned(params)))?;
         if !sql.starts_with("SELECT") {
             self.forget(sql);
@@ -255,6 +259,27 @@ impl rules::Tx for Tx<'_> {
         waiting.notices.insert(key, (receipt.clone(), of.clone(), self.at_ms));
         drop(waiting);
         self.changed(1);
+        Ok(())
+    }
+
+    fn notices_sent(&mut self, notices: &[i64]) -> Result<(), Failure> {
+        self.waiting.borrow_mut().sent.extend(notices);
+        self.changed(u64::from(!notices.is_empty()));
+        Ok(())
+    }
+
+    fn put_positions(
+        &mut self,
+        instance: InstanceNo,
+        agent: &str,
+        positions: &[(StreamId, u64)],
+    ) -> Result<(), Failure> {
+        let waiting = &mut *self.waiting.borrow_mut();
+        for (stream, position) in positions {
+            let known = waiting.positions.entry((instance.0, agent.to_owned(), stream.0)).or_default();
+            *known = position.cast_signed().max(*known);
+        }
+        self.changed(u64::from(!positions.is_empty()));
         Ok(())
     }
 

@@ -80,6 +80,10 @@ impl Tx<'_> {
             return Err(Failure::Conflict);
         }
         if !self.wrote.get() {
+            if self.is_unproven() && self.is_open() {
+                // What was read holds if the head still is the one expected.
+                self.lock_head(Vec::new())?;
+            }
             return Ok(None);
         }
         let head = match self.head.get() {
@@ -92,7 +96,8 @@ impl Tx<'_> {
         if !one_statement {
             steps.append(&mut self.opening.take());
             steps.extend(self.take_waiting());
-            steps.extend(self.take_notices());
+            steps.extend(self.expect_head(&head));
+            steps.extend(self.take_behind_head());
         }
         let after = self.head_after(&head);
         let record =
@@ -123,6 +128,8 @@ impl Tx<'_> {
             && waiting.replies.is_empty()
             && waiting.receipts.is_empty()
             && waiting.notice_order.is_empty()
+            && waiting.sent.is_empty()
+            && waiting.positions.is_empty()
             && waiting.steps.is_empty()
     }
 

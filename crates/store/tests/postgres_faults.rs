@@ -76,7 +76,7 @@ async fn storm(
         positions.rotate_left(caller % 6);
         let agent = format!("agent{}", (caller + batch) % 3);
         writes.push(Write::AdvanceInbox { instance: target.1, agent, positions });
-        let mut notices: Vec<_> = (1..20).map(|number| (batch * 8) as i64 + number).collect();
+        let mut notices: Vec<_> = (1..20).map(|number| i64::try_from(batch * 8).unwrap() + number).collect();
         notices.rotate_left(caller);
         writes.push(Write::NoticesSent { notices });
         if batch % 5 == caller % 5 {
@@ -153,6 +153,25 @@ async fn a_message_sent_to_two_nodes_is_stored_once() {
         assert_eq!(done.iter().filter(|outcome| fresh(outcome)).count(), 1, "round {round}: {done:?}");
     }
     verified(&*nodes[1]).await;
+}
+
+/// Nodes that all change what the others remember: none is kept from it for ever by the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_that_all_change_the_directory_all_get_through() {
+    let url = CLUSTER.fresh_url();
+    let mut changing = Vec::new();
+    for number in 0..6 {
+        let store = node(&url).await;
+        changing.push(tokio::spawn(async move {
+            for round in 0..25 {
+                instance(&*store, &format!("inst_{number}_{round}")).await;
+            }
+            store
+        }));
+    }
+    let nodes: Vec<_> =
+        futures_util::future::join_all(changing).await.into_iter().map(Result::unwrap).collect();
+    verified(&*nodes[0]).await;
 }
 
 /// Nodes that start together on an empty database: one makes the schema and the installation, the others find them.

@@ -116,8 +116,17 @@ async fn serialization_failures_and_deadlocks_are_tried_again_within_bounds() {
         fail(&cluster, "hub", code, u32::MAX);
         let error = tokio::time::timeout(Duration::from_secs(30), commit(Write::Append(finding(me)))).await;
         let error = error.expect("an end").unwrap_err();
-        assert!(matches!(error, StoreError::Overloaded), "{code}: {error}");
-        assert!((5..=20).contains(&tried()), "{code}: bounded, {} tries", tried());
+        if code == "55P03" {
+            // Waited for as long as for a database that is out of reach, and named.
+            assert!(
+                matches!(&error, StoreError::Unreachable(why) if why.contains("holds a lock")),
+                "{error}"
+            );
+        } else {
+            assert!(matches!(error, StoreError::Overloaded), "{code}: {error}");
+        }
+        let most = if code == "55P03" { 60 } else { 20 };
+        assert!((5..=most).contains(&tried()), "{code}: bounded, {} tries", tried());
         cluster.sql("DROP TRIGGER fail ON hub.log");
     }
     assert_eq!(

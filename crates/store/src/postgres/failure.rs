@@ -54,6 +54,12 @@ pub(crate) fn kind(error: &Error) -> Kind {
     }
 }
 
+/// Whether it is a lock that something holds for too long. Commits of other nodes hold none for so long: to try again at once would
+/// only wait as long again.
+pub(crate) fn is_lock_timeout(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
 /// Whether the server, and not this particular batch, is the cause.
 pub(crate) fn is_environment(error: &Error) -> bool {
     kind(error) != Kind::Data

@@ -1,6 +1,6 @@
 //! The writer's connection: statements prepared once, and several of them in one round trip.
 
-use super::failure::{Kind, kind};
+use super::failure::{Kind, is_lock_timeout, kind, told};
 use super::hurry::Hurry;
 use super::value::dialect;
 use crate::rules::failure::Failure;
@@ -160,6 +160,7 @@ async fn in_order(running: Vec<Running<'_>>) -> Result<Vec<Done>, Failure> {
     .await;
     match failed {
         None => Ok(done),
+        Some((_, error)) if is_lock_timeout(&error) => Err(Failure::Locked(told(&error))),
         Some((_, error)) if kind(&error) == Kind::Conflict => Err(Failure::Conflict),
         Some((_, error)) => Err(error.into()),
     }

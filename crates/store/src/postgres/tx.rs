@@ -58,6 +58,9 @@ const PUT_POSITIONS: &str = "INSERT INTO inboxes (instance, agent, stream, posit
 // Locks the head if it is still the one expected; else the division fails, and with it all that was sent behind it.
 const EXPECT_HEAD: &str = "SELECT 1 / count(*) FROM (SELECT 1 FROM head WHERE commit_no = ? AND digest = ? AND directory = ? FOR UPDATE) AS expected";
 
+/// Takes the directory's lock.
+pub(super) const LOCK_DIRECTORY: &str = "SELECT 1 FROM directory FOR UPDATE";
+
 /// What waits to be written, by columns.
 #[derive(Default)]
 struct Waiting {
@@ -107,20 +110,6 @@ pub(crate) struct Tx<'t> {
     changes: Cell<u64>,
 }
 
-/// How a transaction could not begin.
-pub(crate) enum Begin {
-    /// What this node remembers is out of date: read it again.
-    Stale,
-    /// It failed.
-    Failed(Failure),
-}
-
-impl From<Failure> for Begin {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
 impl<'t> Tx<'t> {
     /// Begins, locks and reads ahead what `plan` says. `directory` is the count at which `state` was read.
     pub(crate) fn begin(
@@ -128,10 +117,10 @@ impl<'t> Tx<'t> {
         state: &'t mut State,
         directory: i64,
         mut plan: Plan,
-    ) -> Result<Self, Begin> {
+    ) -> Result<Self, Failure> {
         let mut steps = vec![Step::Plain("BEGIN")];
         if plan.directory {
-            steps.push(Step::Plain("SELECT 1 FROM directory FOR UPDATE"));
+            steps.push(Step::Plain(LOCK_DIRECTORY));
             if plan.finds_streams() {
                 session.run(&std::mem::take(&mut steps))?;
                 find_streams(session, state, &mut plan)?;
@@ -249,7 +238,7 @@ impl<'t> Tx<'t> {
         }
         let head = HeadRow::of(&head.rows)?;
         if head.directory != self.directory {
-            return Err(Failure::Conflict);
+            return Err(Failure::Stale);
         }
         self.head.set(Some(head));
         self.last_notice.set(head.notice);

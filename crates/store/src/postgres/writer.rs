@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::session::{STATEMENT, Session, Step};
 use super::state::{self, HeadRow, LOCK_HEAD};
 use super::sure::Sure;
-use super::tx::{Begin, Sealed, Tx};
+use super::tx::{LOCK_DIRECTORY, Sealed, Tx};
 use crate::moving;
 use crate::rules::failure::Failure;
 use crate::rules::value::Value;
@@ -45,6 +45,8 @@ const PATIENCE_TO_START: Duration = Duration::from_secs(18);
 const CONNECT: Duration = Duration::from_secs(5);
 /// Tries after which a row that is there twice counts as the batch's own fault.
 const CONFLICTS_MAX: u32 = 8;
+/// Tries that others' changes of the directory made void, after which what is remembered is read again behind its lock.
+const STALE_MAX: u32 = 2;
 /// Pause before the second try; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause.
@@ -193,6 +195,8 @@ pub(crate) struct Writer {
     // Since when the database has been out of reach.
     lost: Option<Instant>,
     state: State,
+    // How often in a row it was out of date when a transaction began or ended.
+    stale: u32,
     // The count at which `state` was read; `None` when it has to be read anew.
     directory: Option<i64>,
     sure: Sure,
@@ -217,6 +221,7 @@ impl Writer {
             session: None,
             lost: None,
             state: State::default(),
+            stale: 0,
             directory: None,
             sure: Sure::default(),
             epoch: None,
@@ -356,18 +361,26 @@ impl Writer {
         for at in 1.. {
             let failure = match self.attempt(plan, work) {
                 Ok(committed) => {
-                    self.lost = None;
+                    (self.lost, self.stale) = (None, 0);
                     return Ok(committed);
                 }
                 Err(Void::Nothing(failure)) => failure,
                 Err(unknown @ Void::Unknown(..)) => return Err(unknown),
             };
-            conflicts += u32::from(matches!(failure, Failure::Conflict));
             let again = match &failure {
-                Failure::Conflict => conflicts < CONFLICTS_MAX,
-                failure => failure.is_lost() && self.is_worth_waiting(patience),
+                Failure::Conflict => {
+                    conflicts += 1;
+                    conflicts < CONFLICTS_MAX
+                }
+                Failure::Stale => {
+                    // Behind the lock it is not out of date again, unless something counts it up that takes no lock.
+                    self.stale += 1;
+                    self.stale <= STALE_MAX + CONFLICTS_MAX
+                }
+                failure => failure.is_worth_waiting() && self.is_worth_waiting(patience),
             };
             if !again {
+                self.stale = 0;
                 return Err(Void::Nothing(self.explained(failure)));
             }
             tracing::debug!(%failure, at, "a commit is tried again");
@@ -408,13 +421,19 @@ impl Writer {
         work: &dyn Fn(&mut Tx<'_>) -> Result<T, Failure>,
     ) -> Result<Committed<T>, Void> {
         let session = self.session()?;
+        let behind_lock = self.stale >= STALE_MAX;
+        if behind_lock && let Err(failure) = self.read_behind_lock(&session) {
+            self.roll_back(&session);
+            return Err(failure.into());
+        }
         let directory = self.directory(&session)?;
-        let plan = plan(&self.state);
+        let mut plan = plan(&self.state);
+        plan.directory |= behind_lock;
         // Nothing but a look tells that an id was used before the store was copied here: no row of it stands in the way.
         let looks = self.state.hashed_ids && !plan.ids.is_empty();
         if let Some(head) = self.sure.head(&plan).filter(|_| !looks) {
             match self.attempt_on(&session, head, plan.clone(), work) {
-                Err(Void::Nothing(failure)) if !failure.is_lost() => {
+                Err(Void::Nothing(failure)) if !failure.is_worth_waiting() => {
                     tracing::debug!(%failure, "a commit was expected to go through at once, and asks first");
                     self.sure.forget();
                 }
@@ -423,13 +442,10 @@ impl Writer {
         }
         let worked = match Tx::begin(&session, &mut self.state, directory, plan) {
             Ok(tx) => work_on(tx, bytes(&*self.entropy), work),
-            Err(begin) => {
+            Err(failure) => {
                 self.directory = None;
                 self.roll_back(&session);
-                return Err(Void::Nothing(match begin {
-                    Begin::Stale => Failure::Conflict,
-                    Begin::Failed(failure) => failure,
-                }));
+                return Err(failure.into());
             }
         };
         let done = self.settle(&session, worked);
@@ -462,8 +478,11 @@ impl Writer {
             }
         };
         match &done {
-            Err(Void::Nothing(failure)) if !failure.is_lost() => {}
-            Err(_) => self.directory = None,
+            Err(Void::Nothing(failure)) if !failure.is_worth_waiting() => {}
+            Err(_) => {
+                self.directory = None;
+                self.sure.forget();
+            }
             Ok(_) => {}
         }
         done
@@ -554,16 +573,7 @@ impl Writer {
         }
         self.directory = None;
         self.sure.forget();
-        let connecting = async {
-            let client = self.address.connect_to_write().await?;
-            client.batch_execute(STATEMENT).await.map_err(opening)?;
-            Ok(client)
-        };
-        let connected = self.runtime.block_on(self.shared.hurry.within(CONNECT, connecting));
-        let connected: Result<_, OpenError> =
-            connected.ok_or_else(|| Failure::Lost(format!("{} does not answer", self.address)))?;
-        let client = connected.map_err(|error| Failure::Lost(error.to_string()))?;
-        let session = Rc::new(Session::new(Rc::clone(&self.runtime), client, self.shared.hurry.clone()));
+        let session = Rc::new(self.connect()?);
         // Held from here on: a new epoch is begun over it.
         self.session = Some(Rc::clone(&session));
         if let Err(failure) = self.check_epoch(&session) {
@@ -573,10 +583,32 @@ impl Writer {
         Ok(session)
     }
 
+    fn connect(&self) -> Result<Session, Failure> {
+        let connecting = async {
+            let client = self.address.connect_to_write().await?;
+            client.batch_execute(STATEMENT).await.map_err(opening)?;
+            Ok(client)
+        };
+        let connected = self.runtime.block_on(self.shared.hurry.within(CONNECT, connecting));
+        let connected: Result<_, OpenError> =
+            connected.ok_or_else(|| Failure::Lost(format!("{} does not answer", self.address)))?;
+        let client = connected.map_err(|error| Failure::Lost(error.to_string()))?;
+        Ok(Session::new(Rc::clone(&self.runtime), client, self.shared.hurry.clone()))
+    }
+
+    // Begins a transaction that keeps others from changing the directory, and only then reads it: over another connection, as it is
+    // read as of one moment, which has to be behind that lock.
+    fn read_behind_lock(&mut self, session: &Session) -> Result<(), Failure> {
+        session.run(&[Step::Plain("BEGIN"), Step::Plain(LOCK_DIRECTORY)])?;
+        let other = self.connect()?;
+        self.read_directory(&other).map(drop)
+    }
+
     fn directory(&mut self, session: &Session) -> Result<i64, Failure> {
-        if let Some(directory) = self.directory {
-            return Ok(directory);
-        }
+        self.directory.map_or_else(|| self.read_directory(session), Ok)
+    }
+
+    fn read_directory(&mut self, session: &Session) -> Result<i64, Failure> {
         let (state, head) = state::load(session, &self.state)?;
         self.shared.see(state.commit, state.chain);
         self.state = state;

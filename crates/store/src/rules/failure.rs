@@ -18,6 +18,14 @@ pub(crate) enum Failure {
     #[cfg(feature = "postgres")]
     #[error("another node changed the same rows")]
     Conflict,
+    /// Something held a lock for longer than commits wait for one: nothing is there.
+    #[cfg(feature = "postgres")]
+    #[error("something holds a lock in the database for longer than commits wait for it: {0}")]
+    Locked(String),
+    /// Another node has changed what this one remembers: nothing is there, and it has to be read again.
+    #[cfg(feature = "postgres")]
+    #[error("another node changed the directory")]
+    Stale,
     /// The connection was lost before anything was committed.
     #[cfg(feature = "postgres")]
     #[error("{0}")]
@@ -53,9 +61,15 @@ impl Failure {
             #[cfg(feature = "postgres")]
             Self::Postgres(error) => crate::postgres::failure::is_environment(error),
             #[cfg(feature = "postgres")]
-            Self::Conflict | Self::Lost(_) | Self::Outdated { .. } => true,
+            Self::Conflict | Self::Locked(_) | Self::Stale | Self::Lost(_) | Self::Outdated { .. } => true,
             Self::Inconsistent(_) | Self::Panic => false,
         }
+    }
+
+    /// Whether the database is out of reach, or something in it holds up all that is written.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_worth_waiting(&self) -> bool {
+        self.is_lost() || matches!(self, Self::Locked(_))
     }
 
     /// Whether the database is out of reach.
@@ -76,9 +90,9 @@ impl Failure {
             #[cfg(feature = "postgres")]
             Self::Postgres(error) => crate::postgres::failure::answer(error),
             #[cfg(feature = "postgres")]
-            Self::Conflict => StoreError::Overloaded,
+            Self::Conflict | Self::Stale => StoreError::Overloaded,
             #[cfg(feature = "postgres")]
-            Self::Lost(_) => StoreError::Unreachable(self.to_string().into()),
+            Self::Locked(_) | Self::Lost(_) => StoreError::Unreachable(self.to_string().into()),
             #[cfg(feature = "postgres")]
             Self::Outdated { .. } => StoreError::Backend(self.to_string().into()),
             Self::Inconsistent(what) => StoreError::Inconsistent(what.as_str().into()),

@@ -1,6 +1,5 @@
 //! What is read before the rules run: in one round trip with the locks, what the plan has foreseen.
 
-use super::Begin;
 use super::push;
 use crate::postgres::plan::Plan;
 use crate::postgres::session::{Done, Session, Step};
@@ -81,7 +80,7 @@ pub(super) fn read_ahead(
     directory: i64,
     plan: &Plan,
     mut steps: Vec<Step>,
-) -> Result<Known, Begin> {
+) -> Result<Known, Failure> {
     let lead = steps.len();
     steps.push(lock_streams(plan));
     steps.extend(lock_handles(plan));
@@ -93,7 +92,7 @@ pub(super) fn read_ahead(
     let answers = session.run(&steps)?;
     let head = HeadRow::of(&answers[at].rows)?;
     if head.directory != directory {
-        return Err(Begin::Stale);
+        return Err(Failure::Stale);
     }
     state.directory_version = head.version;
     refresh(state, &answers[lead].rows)?;

@@ -55,8 +55,8 @@ async fn converse(address: &Address, rings: &Rings, channel: &str) -> Result<(),
     let (told, mut heard) = mpsc::channel(64);
     let client = connect(address, told).await?;
     let listen = format!("SET synchronous_commit = off; LISTEN \"{channel}\"");
-    within(client.batch_execute(&listen)).await?;
-    tell(&client, channel, rings.hello()).await?;
+    hearing(&mut heard, rings, within(client.batch_execute(&listen))).await?;
+    hearing(&mut heard, rings, tell(&client, channel, rings.hello())).await?;
     let gathered = tokio::time::sleep(Duration::ZERO);
     tokio::pin!(gathered);
     loop {
@@ -68,11 +68,24 @@ async fn converse(address: &Address, rings: &Rings, channel: &str) -> Result<(),
             () = gathered.as_mut(), if !gathered.is_elapsed() => {}
             () = rings.rung(), if gathered.is_elapsed() => {
                 if let Some(message) = rings.message() {
-                    tell(&client, channel, message).await?;
+                    hearing(&mut heard, rings, tell(&client, channel, message)).await?;
                     gathered.as_mut().reset(Instant::now() + GATHER);
                 }
             }
-            () = tokio::time::sleep(PING) => within(client.batch_execute("")).await?,
+            () = tokio::time::sleep(PING) => {
+                hearing(&mut heard, rings, within(client.batch_execute(""))).await?;
+            }
+        }
+    }
+}
+
+/// What `asked` gives. Hears meanwhile: the answer comes behind what was notified before it, for which there has to be room.
+async fn hearing<T>(heard: &mut mpsc::Receiver<String>, rings: &Rings, asked: impl Future<Output = T>) -> T {
+    tokio::pin!(asked);
+    loop {
+        tokio::select! {
+            answer = asked.as_mut() => return answer,
+            Some(message) = heard.recv() => rings.hear(message.as_bytes()),
         }
     }
 }

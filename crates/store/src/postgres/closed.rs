@@ -56,10 +56,12 @@ fn failed(error: tokio_postgres::Error) -> MoveError {
 }
 
 impl Closed {
-    /// Connects, brings the schema up to date and keeps other copies out until this is dropped.
+    /// Connects, brings the schema up to date and keeps other copies out until this is dropped. Refused when a newer program has
+    /// added to the schema, although this one may work with it: a copy would lack that.
     pub async fn open(address: &Address) -> Result<Self, MoveError> {
         let client = address.connect_to_write().await?;
         migrate::run(&client, &address.schema, migrate::MIGRATIONS).await?;
+        check_whole(&client).await?;
         // Copying takes longer than anything else may.
         let set = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '1min'";
         client.batch_execute(set).await.map_err(failed)?;
@@ -317,6 +319,15 @@ impl Closed {
             ledger: head.ledger,
             probe_ms: probe.get(0),
         })
+    }
+}
+
+async fn check_whole(client: &Client) -> Result<(), OpenError> {
+    let known = migrate::newest(migrate::MIGRATIONS);
+    let row = client.query_one(migrate::NEWER, &[&i64::from(known)]).await.map_err(opening)?;
+    match row.get::<_, Option<i64>>(0) {
+        None => Ok(()),
+        Some(found) => Err(OpenError::Newer { found: u32::try_from(found).unwrap_or(u32::MAX), known }),
     }
 }
 

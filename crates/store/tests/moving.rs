@@ -290,6 +290,36 @@ async fn nodes_that_come_back_to_a_database_that_was_left_serve_no_longer_and_ch
     assert_ne!(again.open(genesis()).await.unwrap().epoch, found.epoch);
 }
 
+/// The database has failed over since, and a node that is gone never says that it misses nothing.
+#[tokio::test(flavor = "current_thread")]
+async fn who_goes_on_where_a_hub_has_left_waits_for_as_long_as_nodes_wait_after_a_failover() {
+    let url = CLUSTER.fresh_url();
+    // The second start agrees to the server's timeline.
+    for _ in 0..2 {
+        let node = shared(&url).await.unwrap();
+        node.open(genesis()).await.unwrap();
+        node.close().await.unwrap();
+    }
+    let from = database(&url).await.unwrap();
+    from.leave("there", 1, START_MS).await.unwrap();
+    let schema = url.rsplit_once('=').unwrap().1;
+    // Another has waited for it for two of twelve seconds.
+    CLUSTER.sql(&format!(
+        "SET search_path = {schema}; INSERT INTO nodes (node, seen_ms, rings) VALUES (7, 0, 1);
+         INSERT INTO leases (name, holder, fence, until_ms)
+             SELECT 'timeline:8', 8, fence, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 2000
+             FROM leases WHERE name = 'timeline';
+         UPDATE leases SET fence = fence - 1 WHERE name = 'timeline'"
+    ));
+    let moving = from.store().await.unwrap();
+    let write = Write::NewEpoch { epoch: "ep_next".into() };
+    moving.commit(Batch { at_ms: START_MS + 1000, writes: vec![write] }).await.unwrap();
+    moving.close().await.unwrap();
+    assert_eq!(CLUSTER.sql(&format!("SELECT epoch FROM {schema}.installation")), "ep_next");
+    let asked = CLUSTER.sql(&format!("SELECT count(*) FROM {schema}.leases WHERE name LIKE 'timeline:%'"));
+    assert_eq!(asked, "0", "it was waited for");
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn a_database_with_a_node_on_it_is_not_left() {
     let url = CLUSTER.fresh_url();

@@ -262,7 +262,9 @@ impl Writer {
         }
         let committed = {
             let batches: Vec<&Batch> = group.iter().map(|pending| &pending.batch).collect();
-            self.transaction(PATIENCE, &|state| Plan::of(&batches, state), &|tx| {
+            // Who moves a store commits once, over a connection that may wait for other nodes first, as a start does.
+            let patience = if self.shared.moving { PATIENCE_TO_START } else { PATIENCE };
+            self.transaction(patience, &|state| Plan::of(&batches, state), &|tx| {
                 batches.iter().map(|batch| apply_batch(tx, batch)).collect::<Result<Vec<_>, _>>()
             })
         };

@@ -317,3 +317,39 @@ async fn what_cannot_be_copied_is_refused_and_stays_as_it_was() {
     serve(old.path(), None).await.terminate().await;
     json_of(&["store", "copy", "--from", &from, "--to", &url]).await;
 }
+
+/// Nobody knows whether the first store is closed when the answer to that was lost: the copy must not go then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_stays_when_the_first_store_may_be_closed_and_is_made_again() {
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ((url, schema), (second, into)) = (fresh().await, fresh().await);
+    lived_in(old.path()).await;
+    let from = format!("sqlite:{}", old.path().display());
+    json_of(&["store", "copy", "--from", &from, "--to", &url]).await;
+    sql(format!(
+        "SET search_path = {schema};
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not now''; END';
+         CREATE TRIGGER refuse BEFORE INSERT ON moving EXECUTE FUNCTION refuse()"
+    ))
+    .await;
+    let said = refused(&["store", "copy", "--from", &url, "--to", &second], "SB0211").await;
+    assert!(said.contains("Everything is at") && said.contains("not now"), "{said}");
+    let kept = format!("SELECT count(*) FROM {into}.events, {into}.moving WHERE moving.state = 'arriving'");
+    assert_eq!(sql(kept).await, "5");
+    let dir = new.path().join("hub");
+    let to = format!("sqlite:{}", dir.display());
+    let said = refused(&["store", "copy", "--from", &url, "--to", &to], "SB0211").await;
+    assert!(said.contains("Everything is at") && said.contains("remove "), "{said}");
+    let serving = ["serve", "--listen", "127.0.0.1:0", "--data-dir", dir.to_str().unwrap()];
+    let said = refused(&serving, "SB0212").await;
+    assert!(said.contains("was not finished"), "{said}");
+
+    sql(format!("DROP TRIGGER refuse ON {schema}.moving")).await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    let copied = json_of(&["store", "copy", "--from", &url, "--to", &to]).await;
+    assert_eq!(copied["tables"]["events"], 5, "{copied}");
+    let copied = json_of(&["store", "copy", "--from", &to, "--to", &second]).await;
+    assert_eq!(copied["tables"]["events"], 5, "{copied}");
+    let hub = serve(new.path(), Some(&second)).await;
+    assert_log_holds(&hub).await;
+}

@@ -111,7 +111,10 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
             output.show(&copied, text);
             Ok(())
         }
-        Command::Reopen { store } => reopen(here(store)?, &config, output).await,
+        Command::Reopen { store } => {
+            let configured = || Some(config.store.url.clone()).filter(|url| url != "sqlite");
+            reopen(here(store.or_else(configured))?, &config, output).await
+        }
     }
 }
 

@@ -415,8 +415,9 @@ pub struct Restore {
 pub enum Store {
     /// Copy a hub to another store, verify the copy and close the first one: clients go on from their cursors at the new place.
     Copy {
-        /// Where it is: `sqlite:DIR` or `postgres://USER:PASSWORD@HOST/DATABASE`. [default: the data directory]
-        #[arg(long, value_name = "URL")]
+        /// Where it is: `sqlite:DIR` or `postgres://USER:PASSWORD@HOST/DATABASE`. With a password better in the environment than in
+        /// a command line. [default: the data directory]
+        #[arg(long, env = "SWITCHBOARD_FROM_URL", hide_env_values = true, value_name = "URL")]
         from: Option<String>,
         /// Where it goes, with nothing in it. [default: the configuration's `store.url`, which keeps its password out of the
         /// command line]
@@ -425,7 +426,7 @@ pub enum Store {
     },
     /// Let a hub start again on a store that was copied away. Its clients start over.
     Reopen {
-        /// The store. [default: the data directory]
+        /// The store. [default: the configuration's `store.url`, which keeps its password out of the command line]
         #[arg(value_name = "URL")]
         store: Option<String>,
     },

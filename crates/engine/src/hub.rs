@@ -66,6 +66,10 @@ pub struct Counters {
     pub delivered: AtomicU64,
     /// Sockets open now.
     pub sockets: AtomicU64,
+    /// Connections open now that are no sockets.
+    pub connections: AtomicU64,
+    /// How often no place for another connection was free.
+    pub crowded: AtomicU64,
 }
 
 /// Swarms and who is in them under which handle, as last read.

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod bus;
+mod cors;
 pub mod enroll;
 pub mod health;
 pub mod http;
@@ -65,11 +66,13 @@ impl Doors {
     /// Every route behind one service.
     pub fn router(&self) -> axum::Router {
         let (api, _) = openapi::router(self).split_for_parts();
-        let mcp = mcp::router(self.hub.clone(), &self.mcp);
+        let mcp = mcp::router(self.hub.clone(), &self.mcp, &self.origins);
         let traced = axum::middleware::from_fn_with_state(self.clone(), trace::request);
         api.merge(mcp)
             .fallback(http::no_route)
             .layer(axum::middleware::from_fn(http::protocol_header))
+            // Outside of what authenticates: browsers ask first, without a bearer.
+            .layer(tower::util::option_layer(cors::layer(&self.origins)))
             .layer(traced)
     }
 }

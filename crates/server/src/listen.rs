@@ -6,8 +6,10 @@ use crate::stall::Stall;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use switchboard_core::limits::SOCKETS_MAX;
+use switchboard_engine::Hub;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -78,6 +80,10 @@ pub async fn serve(listener: TcpListener, doors: Doors, stop: CancellationToken)
         };
         let Some((stream, place)) = accepted else { continue };
         let (router, stop, cut) = (router.clone(), stop.clone(), cut.clone());
+        let open = Open::count(&doors.hub);
+        if places.available_permits() == 0 {
+            doors.hub.counters.crowded.fetch_add(1, Ordering::Relaxed);
+        }
         let crowded = places.available_permits() < most / 2;
         let head_timeout = if crowded { HEAD_TIMEOUT_CROWDED } else { HEAD_TIMEOUT };
         connections.spawn(async move {
@@ -85,7 +91,7 @@ pub async fn serve(listener: TcpListener, doors: Doors, stop: CancellationToken)
                 () = connection(stream, head_timeout, router, stop) => {}
                 () = cut.cancelled() => {}
             }
-            drop(place);
+            drop((place, open));
         });
     }
     drop(listener);
@@ -101,6 +107,22 @@ pub async fn serve(listener: TcpListener, doors: Doors, stop: CancellationToken)
         tracing::warn!(open, "connections did not finish in time and are cut");
         cut.cancel();
         connections.wait().await;
+    }
+}
+
+/// One of the connections that are counted, however it ends.
+struct Open(Arc<Hub>);
+
+impl Open {
+    fn count(hub: &Arc<Hub>) -> Self {
+        hub.counters.connections.fetch_add(1, Ordering::Relaxed);
+        Self(hub.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.counters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

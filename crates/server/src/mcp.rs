@@ -115,9 +115,9 @@ impl Drop for Running {
 }
 
 /// The routes: `/mcp`, and a plain 404 where clients look for an OAuth server (bearers come from `switchboard token`).
-pub fn router(hub: Arc<Hub>, options: &Options) -> Router {
+pub fn router(hub: Arc<Hub>, options: &Options, pages: &[String]) -> Router {
     let sessions = Sessions::start(&hub, options);
-    let config = config(&hub, options);
+    let config = config(&hub, options, pages);
     let door = Arc::new(Door {
         hub,
         sessions: sessions.clone(),
@@ -136,7 +136,17 @@ pub fn router(hub: Arc<Hub>, options: &Options) -> Router {
     router.route("/mcp", any(gate::serve).with_state(gate))
 }
 
-fn config(hub: &Hub, options: &Options) -> StreamableHttpServerConfig {
+// An origin with its port, which the SDK wants named.
+fn with_port(origin: &str) -> String {
+    match origin.split_once("://") {
+        Some((scheme, host)) if !has_port(host) => {
+            format!("{origin}:{}", if scheme == "https" { 443 } else { 80 })
+        }
+        _ => origin.to_owned(),
+    }
+}
+
+fn config(hub: &Hub, options: &Options, pages: &[String]) -> StreamableHttpServerConfig {
     let public = axum::http::Uri::try_from(&hub.settings.public_url).ok();
     let public = public.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
     let named = options.allowed_hosts.iter().map(String::as_str);
@@ -153,6 +163,7 @@ fn config(hub: &Hub, options: &Options) -> StreamableHttpServerConfig {
         origins.push(format!("{scheme}://{}:{port}", authority.host()));
         hosts.push(authority.host().to_owned());
     }
+    origins.extend(pages.iter().map(|page| with_port(page)));
     StreamableHttpServerConfig::default()
         .with_allowed_hosts(hosts)
         .with_allowed_origins(origins)

@@ -48,6 +48,30 @@ fn registry(doors: &Doors, status: &Status) -> Registry {
     );
     count(&mut registry, "commits", "Commits since the first start", status.store.commits);
     gauge(&mut registry, "sockets", "Open sockets", counters.sockets.load(Ordering::Relaxed));
+    gauge(
+        &mut registry,
+        "sockets_max",
+        "Sockets there may be",
+        u64::try_from(doors.room.sockets).unwrap_or(u64::MAX),
+    );
+    gauge(
+        &mut registry,
+        "connections",
+        "Open connections that are no sockets",
+        counters.connections.load(Ordering::Relaxed),
+    );
+    gauge(
+        &mut registry,
+        "connections_max",
+        "Connections there may be; more wait to be accepted",
+        u64::try_from(doors.room.connections).unwrap_or(u64::MAX),
+    );
+    count(
+        &mut registry,
+        "connections_crowded",
+        "Times that no place for another connection was free",
+        counters.crowded.load(Ordering::Relaxed),
+    );
     let connected = u64::from(doors.hub.doorbell().is_connected());
     gauge(&mut registry, "doorbell_connected", "1 while other nodes hear and are heard", connected);
     gauge(

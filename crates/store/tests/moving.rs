@@ -220,6 +220,107 @@ async fn a_node_that_was_starting_founds_nothing_where_a_hub_arrives() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_node_that_was_starting_does_not_serve_a_hub_that_is_still_arriving() {
+    let (dir, url) = (tempfile::tempdir().unwrap(), CLUSTER.fresh_url());
+    filled(dir.path()).await;
+    let store = shared(&url).await.unwrap();
+    let (from, to) = (sqlite::Closed::open(dir.path()).unwrap(), database(&url).await.unwrap());
+    to.prepare("there", START_MS).await.unwrap();
+    to.fill(&from, START_MS, &mut |_, _| ()).await.unwrap();
+    let error = store.open(genesis()).await.unwrap_err();
+    assert!(error.to_string().contains("not finished"), "{error}");
+    // What somebody else has put there is not thrown away.
+    let schema = url.rsplit_once('=').unwrap().1;
+    CLUSTER.sql(&format!("UPDATE {schema}.head SET commit_no = commit_no + 1"));
+    let error = to.abandon().await.unwrap_err();
+    assert!(matches!(error, MoveError::Changed(_)), "{error}");
+    assert_ne!(CLUSTER.sql(&format!("SELECT count(*) FROM {schema}.events")), "0");
+    CLUSTER.sql(&format!("UPDATE {schema}.head SET commit_no = commit_no - 1"));
+    to.abandon().await.unwrap();
+    assert_eq!(CLUSTER.sql(&format!("SELECT count(*) FROM {schema}.events")), "0");
+}
+
+/// Nodes that were cut off, and so did not count as running while the store was copied away.
+#[tokio::test(flavor = "current_thread")]
+async fn nodes_that_come_back_to_a_database_that_was_left_serve_no_longer_and_change_nothing() {
+    let url = CLUSTER.fresh_url();
+    let (node, idle, fresh) =
+        (shared(&url).await.unwrap(), shared(&url).await.unwrap(), shared(&url).await.unwrap());
+    let found = node.open(genesis()).await.unwrap();
+    idle.open(genesis()).await.unwrap();
+    let me = instance_of(&commit(&node, vec![Write::CreateInstance(new_instance("a", Some("a")))]).await[0]);
+    // The last ones go through without asking: it is sure that nobody else commits.
+    for id in ["1", "2", "3"] {
+        commit(&node, vec![Write::Append(with_id(finding(me), id, 1))]).await;
+    }
+    let schema = url.rsplit_once('=').unwrap().1;
+    let counted = || {
+        CLUSTER.sql(&format!(
+            "SELECT (SELECT count(*) FROM {schema}.log), (SELECT count(*) FROM {schema}.nodes), epoch
+             FROM {schema}.installation"
+        ))
+    };
+    let before = counted();
+    let from = database(&url).await.unwrap();
+    from.leave("there", node.position().await.unwrap().commit, START_MS).await.unwrap();
+    let said = |error: &dyn std::fmt::Display| {
+        let error = error.to_string();
+        assert!(error.contains("goes on there") && error.contains("stop this node"), "{error}");
+    };
+    let append =
+        |id| Batch { at_ms: START_MS + 1000, writes: vec![Write::Append(with_id(finding(me), id, 1))] };
+    for _ in 0..2 {
+        said(&node.commit(append("4")).await.unwrap_err());
+        said(&idle.commit(append("5")).await.unwrap_err());
+    }
+    said(&fresh.open(genesis()).await.unwrap_err());
+    for store in [&node, &idle] {
+        let beat = Beat { node: 7, rings: true, lease: "keeper", fence: None, keep_ms: 1000 };
+        said(&store.beat(beat).await.unwrap_err());
+        said(&store.vaults().await.expect_err("nothing is read any more either"));
+    }
+    assert_eq!(counted(), before);
+    // Who moves it still can.
+    let moving = from.store().await.unwrap();
+    let write = Write::NewEpoch { epoch: "ep_next".into() };
+    moving.commit(Batch { at_ms: START_MS + 1000, writes: vec![write] }).await.unwrap();
+    moving.close().await.unwrap();
+    from.unmark().await.unwrap();
+    let again = shared(&url).await.unwrap();
+    assert_ne!(again.open(genesis()).await.unwrap().epoch, found.epoch);
+}
+
+/// The database has failed over since, and a node that is gone never says that it misses nothing.
+#[tokio::test(flavor = "current_thread")]
+async fn who_goes_on_where_a_hub_has_left_waits_for_as_long_as_nodes_wait_after_a_failover() {
+    let url = CLUSTER.fresh_url();
+    // The second start agrees to the server's timeline.
+    for _ in 0..2 {
+        let node = shared(&url).await.unwrap();
+        node.open(genesis()).await.unwrap();
+        node.close().await.unwrap();
+    }
+    let from = database(&url).await.unwrap();
+    from.leave("there", 1, START_MS).await.unwrap();
+    let schema = url.rsplit_once('=').unwrap().1;
+    // Another has waited for it for two of twelve seconds.
+    CLUSTER.sql(&format!(
+        "SET search_path = {schema}; INSERT INTO nodes (node, seen_ms, rings) VALUES (7, 0, 1);
+         INSERT INTO leases (name, holder, fence, until_ms)
+             SELECT 'timeline:8', 8, fence, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 2000
+             FROM leases WHERE name = 'timeline';
+         UPDATE leases SET fence = fence - 1 WHERE name = 'timeline'"
+    ));
+    let moving = from.store().await.unwrap();
+    let write = Write::NewEpoch { epoch: "ep_next".into() };
+    moving.commit(Batch { at_ms: START_MS + 1000, writes: vec![write] }).await.unwrap();
+    moving.close().await.unwrap();
+    assert_eq!(CLUSTER.sql(&format!("SELECT epoch FROM {schema}.installation")), "ep_next");
+    let asked = CLUSTER.sql(&format!("SELECT count(*) FROM {schema}.leases WHERE name LIKE 'timeline:%'"));
+    assert_eq!(asked, "0", "it was waited for");
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn a_database_with_a_node_on_it_is_not_left() {
     let url = CLUSTER.fresh_url();
     let node = shared(&url).await.unwrap();

@@ -89,7 +89,10 @@ fn text(checks: &[Check]) -> String {
 }
 
 fn files(dir: &Path, config: &Config, checks: &mut Vec<Check>) {
-    let shared = config.store.url.starts_with("postgres");
+    let database = dir.join("switchboard.db");
+    // A node was started here, also when the configuration that says so cannot be read.
+    let node = !database.is_file() && dir.join("admin.json").is_file();
+    let shared = node || config.store.url.starts_with("postgres");
     if shared && dir.is_dir() {
         // The database has checks and alarms of its own.
         checks.push(Check::good("data directory", dir.display().to_string()));
@@ -97,7 +100,6 @@ fn files(dir: &Path, config: &Config, checks: &mut Vec<Check>) {
         checks.push(clock(None));
         return;
     }
-    let database = dir.join("switchboard.db");
     if shared || !database.is_file() {
         let found = format!("{} holds no hub yet", dir.display());
         checks.push(Check::bad("data directory", found, "switchboard serve"));

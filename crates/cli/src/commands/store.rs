@@ -76,6 +76,15 @@ pub struct Copied {
     checkpoints: u64,
 }
 
+/// A place that holds everything, and is closed yet.
+struct Filled {
+    tallies: Vec<Tally>,
+    checked: Checked,
+    installation: Installation,
+    /// The last commit of what is in it.
+    commit: u64,
+}
+
 /// The log of a copy that holds.
 struct Checked {
     entries: u64,
@@ -102,7 +111,10 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
             output.show(&copied, text);
             Ok(())
         }
-        Command::Reopen { store } => reopen(here(store)?, &config, output).await,
+        Command::Reopen { store } => {
+            let configured = || Some(config.store.url.clone()).filter(|url| url != "sqlite");
+            reopen(here(store.or_else(configured))?, &config, output).await
+        }
     }
 }
 
@@ -126,13 +138,8 @@ async fn copy(from: Place, to: Place, config: &Config) -> Result<Copied, Failure
             let to = Closed::open(&to).await.map_err(|error| failure(&error))?;
             let from = sqlite::Closed::open(&dir).map_err(|error| failure(&error))?;
             may_leave(from.mark(), &here, &there)?;
-            let installation = from.installation().map_err(|error| failure(&error))?;
-            arrive(&to, &here, now_ms, async || {
-                let checked = fill(&from, &to, now_ms).await?;
-                from.leave(&there, now_ms).map_err(|error| failure(&error))?;
-                Ok((checked, installation))
-            })
-            .await
+            let work = async || fill(&from, &to, now_ms).await;
+            arrive(&to, &here, now_ms, work, async |_| from.leave(&there, now_ms)).await
         }
         (Place::Database(from), to) => {
             if here == there {
@@ -146,7 +153,7 @@ async fn copy(from: Place, to: Place, config: &Config) -> Result<Copied, Failure
             match to {
                 Place::Database(to) => {
                     let to = Closed::open(&to).await.map_err(|error| failure(&error))?;
-                    between_databases(&from, &to, installation, now_ms).await
+                    between_databases(&from, &to, now_ms).await
                 }
                 Place::Directory(dir) => into_directory(&from, &dir, installation, now_ms, config).await,
             }
@@ -154,22 +161,16 @@ async fn copy(from: Place, to: Place, config: &Config) -> Result<Copied, Failure
     }
 }
 
-async fn between_databases(
-    from: &Closed,
-    to: &Closed,
-    installation: Installation,
-    now_ms: WallMs,
-) -> Result<Copied, Failure> {
+async fn between_databases(from: &Closed, to: &Closed, now_ms: WallMs) -> Result<Copied, Failure> {
     let between = tempfile::tempdir().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
-    arrive(to, &from.name(), now_ms, async || {
+    let work = async || {
         from.backup(&between.path().join(DATABASE)).await.map_err(|error| failure(&error))?;
         let copy = sqlite::Closed::open(between.path()).map_err(|error| failure(&error))?;
         same(&from.tallies(now_ms).await, &copy.tallies(now_ms))?;
-        let filled = fill(&copy, to, now_ms).await?;
-        from.leave(&to.name(), copy.commit(), now_ms).await.map_err(|error| failure(&error))?;
-        Ok((filled, installation))
-    })
-    .await
+        fill(&copy, to, now_ms).await
+    };
+    let leave = async |commit| from.leave(&to.name(), commit, now_ms).await;
+    arrive(to, &from.name(), now_ms, work, leave).await
 }
 
 async fn into_directory(
@@ -190,32 +191,58 @@ async fn into_directory(
     let store = embedded::open_store(&building.path, config)?;
     let checked = check_log(&store, &installation).await;
     store.close().await.map_err(|error| store_failure(&error))?;
-    let checked = checked?;
-    from.leave(&dir.display().to_string(), commit, now_ms).await.map_err(|error| failure(&error))?;
+    let filled = Filled { tallies, checked: checked?, installation, commit };
+    let (here, there) = (from.name(), dir.display().to_string());
+    let marked = sqlite::Closed::open(&building.path).and_then(|copy| copy.arrive(&here, now_ms));
+    marked.map_err(|error| failure(&error))?;
     building.rename(dir)?;
-    Ok(copied(from.name(), dir.display().to_string(), &installation, &tallies, &checked))
+    let again = || format!("remove {there}, then copy again");
+    from.leave(&there, filled.commit, now_ms)
+        .await
+        .map_err(|error| not_left(&here, &there, &error, again()))?;
+    let opened = sqlite::Closed::open(dir).and_then(|copy| copy.unmark());
+    opened.map_err(|error| not_opened(&there, &error, again()))?;
+    Ok(copied(here, there, filled))
 }
 
-/// Makes room at `to`, lets `work` fill it, and opens it to hubs; empties it again when that fails.
+/// Makes room at `to`, lets `work` fill it, closes the first store by `leave`, which is told the last commit that was copied, and opens
+/// `to` to hubs. Empties it again when `work` fails; afterwards no longer, since the first store may be closed.
 async fn arrive(
     to: &Closed,
     from: &str,
     now_ms: WallMs,
-    work: impl AsyncFnOnce() -> Result<((Vec<Tally>, Checked), Installation), Failure>,
+    work: impl AsyncFnOnce() -> Result<Filled, Failure>,
+    leave: impl AsyncFnOnce(u64) -> Result<(), MoveError>,
 ) -> Result<Copied, Failure> {
     to.prepare(from, now_ms).await.map_err(|error| failure(&error))?;
-    match work().await {
-        Ok(((tallies, checked), installation)) => {
-            to.unmark().await.map_err(|error| failure(&error))?;
-            Ok(copied(from.to_owned(), to.name(), &installation, &tallies, &checked))
-        }
+    let filled = match work().await {
+        Ok(filled) => filled,
         Err(refused) => {
             if let Err(error) = to.abandon().await {
                 note(&format!("{} could not be emptied again: {error}. The next copy does it.", to.name()));
             }
-            Err(refused)
+            return Err(refused);
         }
-    }
+    };
+    let again = || "do it again: what is there is replaced".to_owned();
+    leave(filled.commit).await.map_err(|error| not_left(from, &to.name(), &error, again()))?;
+    to.unmark().await.map_err(|error| not_opened(&to.name(), &error, again()))?;
+    Ok(copied(from.to_owned(), to.name(), filled))
+}
+
+// Whether it is closed is not known when the answer was lost: the copy may be all that can be gone on with.
+fn not_left(from: &str, to: &str, error: &MoveError, again: String) -> Failure {
+    let message = format!("Everything is at {to}, which stays closed because {from} could not be: {error}.");
+    let next = match error {
+        MoveError::Changed(_) => format!("stop every node; {again}"),
+        _ => again,
+    };
+    Failure::new(Exit::Refused, "SB0211", message).next(next)
+}
+
+fn not_opened(to: &str, error: &MoveError, again: String) -> Failure {
+    let message = format!("Everything is at {to}, which could not be opened: {error}.");
+    Failure::new(Exit::Refused, "SB0211", message).next(again)
 }
 
 /// Brings the backup in `building` into the database at `url`; `verify` checks it and begins a new epoch first.
@@ -227,16 +254,15 @@ pub async fn restore_into(
     let address = address(url)?;
     let now_ms = SystemClock::default().wall_ms();
     let to = Closed::open(&address).await.map_err(|error| failure(&error))?;
-    arrive(&to, "a backup", now_ms, async || {
+    let work = async || {
         verify().await?;
         let from = sqlite::Closed::open(building).map_err(|error| failure(&error))?;
-        let installation = from.installation().map_err(|error| failure(&error))?;
-        Ok((fill(&from, &to, now_ms).await?, installation))
-    })
-    .await
+        fill(&from, &to, now_ms).await
+    };
+    arrive(&to, "a backup", now_ms, work, async |_| Ok(())).await
 }
 
-async fn fill(from: &sqlite::Closed, to: &Closed, now_ms: WallMs) -> Result<(Vec<Tally>, Checked), Failure> {
+async fn fill(from: &sqlite::Closed, to: &Closed, now_ms: WallMs) -> Result<Filled, Failure> {
     note("Copying…");
     let mut said = |table: &str, rows: u64| note(&format!("  {table}: {rows} rows"));
     to.fill(from, now_ms, &mut said).await.map_err(|error| failure(&error))?;
@@ -246,7 +272,7 @@ async fn fill(from: &sqlite::Closed, to: &Closed, now_ms: WallMs) -> Result<(Vec
     let installation = to.installation().await.map_err(|error| failure(&error))?;
     let checked = check_log(&store, &installation).await;
     store.close().await.map_err(|error| store_failure(&error))?;
-    Ok((tallies, checked?))
+    Ok(Filled { tallies, checked: checked?, installation, commit: from.commit() })
 }
 
 fn same(
@@ -274,19 +300,14 @@ async fn check_log(store: &dyn Store, installation: &Installation) -> Result<Che
     }
 }
 
-fn copied(
-    from: String,
-    to: String,
-    installation: &Installation,
-    tallies: &[Tally],
-    checked: &Checked,
-) -> Copied {
+fn copied(from: String, to: String, filled: Filled) -> Copied {
+    let Filled { tallies, checked, installation, .. } = filled;
     Copied {
         ok: true,
         from,
         to,
-        org_id: installation.org_id.clone(),
-        epoch: installation.epoch.clone(),
+        org_id: installation.org_id,
+        epoch: installation.epoch,
         tables: tallies.iter().map(|tally| (tally.table, tally.rows)).collect(),
         rows: tallies.iter().map(|tally| tally.rows).sum(),
         entries: checked.entries,

@@ -85,7 +85,7 @@ schema! {
         trusted_proxies: Vec<String> = Vec::new(), "[\"10.0.0.0/8\"]";
         /// Names under which clients reach the MCP door, beside this machine and the public URL; with or without a port.
         hosts: Vec<String> = Vec::new(), "[\"switchboard.lan\"]";
-        /// Origins of web pages that may open a socket, beside the hub's own.
+        /// Origins of web pages that may speak to the hub from a browser (sockets, routes, MCP), beside its own.
         origins: Vec<String> = Vec::new(), "[\"https://console.example\"]";
     }
     /// Who remembers.

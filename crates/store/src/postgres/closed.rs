@@ -16,6 +16,7 @@ use crate::sqlite::state::encode_ledger;
 use futures_util::{StreamExt as _, pin_mut};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use switchboard_core::limits::NODE_DEAD_MS;
 use switchboard_core::port::store::Installation;
@@ -40,6 +41,8 @@ const IDS: Table = Table {
 pub struct Closed {
     client: Client,
     address: Address,
+    // The last commit of what was filled in.
+    filled: AtomicU64,
 }
 
 impl std::fmt::Debug for Closed {
@@ -53,16 +56,18 @@ fn failed(error: tokio_postgres::Error) -> MoveError {
 }
 
 impl Closed {
-    /// Connects, brings the schema up to date and keeps other copies out until this is dropped.
+    /// Connects, brings the schema up to date and keeps other copies out until this is dropped. Refused when a newer program has
+    /// added to the schema, although this one may work with it: a copy would lack that.
     pub async fn open(address: &Address) -> Result<Self, MoveError> {
         let client = address.connect_to_write().await?;
         migrate::run(&client, &address.schema, migrate::MIGRATIONS).await?;
+        check_whole(&client).await?;
         // Copying takes longer than anything else may.
         let set = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '1min'";
         client.batch_execute(set).await.map_err(failed)?;
         let lock = "SELECT pg_try_advisory_lock($1, hashtext($2))";
         let locked = client.query_one(lock, &[&LOCK, &address.schema]).await.map_err(failed)?;
-        let closed = Self { client, address: address.clone() };
+        let closed = Self { client, address: address.clone(), filled: AtomicU64::new(0) };
         if locked.get(0) { Ok(closed) } else { Err(MoveError::Busy(closed.name())) }
     }
 
@@ -141,7 +146,7 @@ impl Closed {
         self.end(left.await).await
     }
 
-    // Nodes that look at their memory before they commit see that something has changed.
+    // Nodes compare the count before they commit, read everything again when it has changed, and meet the mark.
     async fn put_mark(&self, mark: &Mark) -> Result<(), MoveError> {
         let sql = "INSERT INTO moving (id, state, other, at_ms) VALUES (1, $1, $2, $3) ON CONFLICT (id)
                    DO UPDATE SET state = excluded.state, other = excluded.other, at_ms = excluded.at_ms";
@@ -197,10 +202,17 @@ impl Closed {
         self.client.batch_execute(&sql).await.map_err(failed)
     }
 
-    /// Makes it as empty as it was, after [`prepare`](Self::prepare).
+    /// Makes it as empty as it was, after [`prepare`](Self::prepare). Refused when it holds anything but what was filled in.
     pub async fn abandon(&self) -> Result<(), MoveError> {
         self.client.batch_execute("BEGIN").await.map_err(failed)?;
-        self.end(self.clear().await).await
+        let emptied = async {
+            let commit = self.head(LOCK_HEAD).await?.commit;
+            if commit > 0 && commit != self.filled.load(Ordering::Relaxed) {
+                return Err(MoveError::Changed(self.name()));
+            }
+            self.clear().await
+        };
+        self.end(emptied.await).await
     }
 
     /// Copies everything of `from` that is not over at `now_ms`, in one transaction; `said` is told of long tables and how
@@ -212,6 +224,7 @@ impl Closed {
         said: &mut dyn FnMut(&str, u64),
     ) -> Result<(), MoveError> {
         self.client.batch_execute("BEGIN").await.map_err(failed)?;
+        self.filled.store(from.commit(), Ordering::Relaxed);
         let filled = async {
             for table in TABLES {
                 self.fill_table(from, table, said).await?;
@@ -306,6 +319,15 @@ impl Closed {
             ledger: head.ledger,
             probe_ms: probe.get(0),
         })
+    }
+}
+
+async fn check_whole(client: &Client) -> Result<(), OpenError> {
+    let known = migrate::newest(migrate::MIGRATIONS);
+    let row = client.query_one(migrate::NEWER, &[&i64::from(known)]).await.map_err(opening)?;
+    match row.get::<_, Option<i64>>(0) {
+        None => Ok(()),
+        Some(found) => Err(OpenError::Newer { found: u32::try_from(found).unwrap_or(u32::MAX), known }),
     }
 }
 

@@ -11,7 +11,7 @@
 use super::failure::{Kind, kind};
 use super::plan::Plan;
 use super::session::{Session, Step};
-use super::writer::{Writer, apply_batch};
+use super::writer::{Void, Writer, apply_batch};
 use crate::rules::Tx as _;
 use crate::rules::failure::Failure;
 use crate::rules::value::{Row, Value, values};
@@ -131,7 +131,10 @@ impl Writer {
         if let Err(void) = begun {
             // Not done: the next connection tries again.
             *self.shared.seen.lock() = seen;
-            return Err(Failure::Lost(void.answer().to_string()));
+            return Err(match void {
+                Void::Nothing(failure @ Failure::Moving(_)) => failure,
+                void => Failure::Lost(void.answer().to_string()),
+            });
         }
         let answer = session.one(Step::One(EPOCH, Vec::new()))?;
         let row: &dyn Row =

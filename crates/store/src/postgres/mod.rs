@@ -117,7 +117,7 @@ impl PostgresStore {
             return Err(OpenError::Moving(mark));
         }
         drop(client);
-        let shared = Arc::new(Shared::new(options.queue_bytes_max));
+        let shared = Arc::new(Shared::new(options.queue_bytes_max, options.moving));
         let readers = Arc::new(Readers::new(&address, options.readers)?);
         let started = |error: std::io::Error| OpenError::Server(format!("no thread for the writer: {error}"));
         let (entropy, clock) = (options.entropy, options.clock);

@@ -4,6 +4,7 @@ use super::config::{Address, OpenError};
 use super::failure::{Kind, answer, kind, told};
 use super::migrate;
 use super::read::Arg;
+use crate::moving::{Mark, READ_MARK};
 use crate::rules::failure::Failure;
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
@@ -26,8 +27,8 @@ const ANSWER: Duration = Duration::from_secs(15);
 pub(crate) struct Readers {
     pool: Pool,
     closed: AtomicBool,
-    // Why nothing is read any more: what is there now may mean something else than this program takes it for.
-    outdated: OnceLock<StoreError>,
+    // Why nothing is read any more: what is there now may mean something else than this program takes it for, or be of the past.
+    ended: OnceLock<StoreError>,
 }
 
 impl Readers {
@@ -42,7 +43,7 @@ impl Readers {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| OpenError::Server(error.to_string()))?;
-        Ok(Self { pool, closed: AtomicBool::new(false), outdated: OnceLock::new() })
+        Ok(Self { pool, closed: AtomicBool::new(false), ended: OnceLock::new() })
     }
 
     /// No more queries.
@@ -56,12 +57,24 @@ impl Readers {
         let known = migrate::newest(migrate::MIGRATIONS);
         let rows = self.query(migrate::NEWER, vec![Box::new(i64::from(known))]).await?;
         let Some(row) = rows.first() else { return Ok(()) };
-        migrate::may_go_on(row, known).map_err(|failure| {
-            if matches!(failure, Failure::Outdated { .. }) && self.outdated.set(failure.answer()).is_ok() {
-                tracing::error!(%failure, "this node serves no longer");
-            }
-            failure.answer()
-        })
+        migrate::may_go_on(row, known).map_err(|failure| self.end_for(&failure))
+    }
+
+    /// Fails, and lets every later query fail, when the store is on the move: what is there is not the hub any more.
+    pub(crate) async fn check_mark(&self) -> Result<(), StoreError> {
+        let rows = self.query(READ_MARK, Vec::new()).await?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        Err(self.end_for(&Mark::of(row).map_or_else(|failure| failure, Failure::Moving)))
+    }
+
+    // What the caller is told, and everybody after him if it is for good.
+    fn end_for(&self, failure: &Failure) -> StoreError {
+        let answer = failure.answer();
+        let for_good = matches!(failure, Failure::Outdated { .. } | Failure::Moving(_));
+        if for_good && self.ended.set(answer.clone()).is_ok() {
+            tracing::error!(%failure, "this node serves no longer");
+        }
+        answer
     }
 
     /// Fails when a newer program has added to the schema: a copy by this one would lack that.
@@ -81,7 +94,7 @@ impl Readers {
         if self.closed.load(Ordering::Relaxed) {
             return Err(StoreError::Closed);
         }
-        if let Some(why) = self.outdated.get() {
+        if let Some(why) = self.ended.get() {
             return Err(why.clone());
         }
         self.pool.get().await.map_err(|error| match error {

@@ -3,6 +3,7 @@
 
 use super::ids;
 use super::session::{Session, Step};
+use crate::moving::{Mark, READ_MARK};
 use crate::rules::failure::Failure;
 use crate::rules::value::{Row, Value};
 use crate::sqlite::state::{Head, State, Swarm, decode_ledger};
@@ -42,7 +43,7 @@ impl HeadRow {
     }
 }
 
-const QUERIES: [&str; 7] = [
+const QUERIES: [&str; 8] = [
     READ_HEAD,
     "SELECT id FROM vaults",
     "SELECT s.id, s.vault, s.name, c.a, c.b FROM streams s LEFT JOIN counters c ON c.id = s.id",
@@ -50,14 +51,19 @@ const QUERIES: [&str; 7] = [
     "SELECT id, instance_id, owner, revoked_ms IS NULL FROM instances",
     "SELECT hub_instance, owner FROM installation",
     ids::ANY_HASHED,
+    READ_MARK,
 ];
 
-/// Reads everything, as of one moment; what only this node knows is taken over from `old`. Returns the head as well.
-pub(crate) fn load(session: &Session, old: &State) -> Result<(State, HeadRow), Failure> {
+/// Reads everything, as of one moment; what only this node knows is taken over from `old`. Returns the head as well. Fails when
+/// the store is on the move, unless it was opened for that: who marks it changes the count, so every writer comes by here.
+pub(crate) fn load(session: &Session, old: &State, moving: bool) -> Result<(State, HeadRow), Failure> {
     let mut steps = vec![Step::Plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")];
     steps.extend(QUERIES.map(|sql| Step::One(sql, Vec::new())));
     steps.push(Step::Plain("COMMIT"));
     let answers = session.run(&steps)?;
+    if let Some(mark) = answers[8].rows.first().filter(|_| !moving) {
+        return Err(Failure::Moving(Mark::of(mark)?));
+    }
     let head = HeadRow::of(&answers[1].rows)?;
     let mut state = State {
         commit: head.commit,

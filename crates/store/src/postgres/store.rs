@@ -263,8 +263,11 @@ impl Store for PostgresStore {
         let (node, rings) = (int(beat.node.cast_signed()), int(u8::from(beat.rings)));
         let args = vec![node, rings, text(beat.lease), int(fence), int(NODE_DEAD_MS), int(beat.keep_ms)];
         Box::pin(async move {
-            // A node that is too old for the schema must not count as alive.
+            // A node that is too old for the schema, or whose store has moved, must not count as alive.
             self.readers.check_schema().await?;
+            if !self.shared.moving {
+                self.readers.check_mark().await?;
+            }
             let pulse = self.first(nodes::BEAT, args, nodes::pulse).await?;
             pulse.ok_or_else(|| StoreError::Inconsistent("a beat without an answer".into()))
         })

@@ -105,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) checking: AtomicBool,
     /// Whether the process is about to end.
     pub(crate) hurry: Hurry,
+    /// Whether the store may be on the move.
+    pub(crate) moving: bool,
     /// Wakes the full-text index: there is something new.
     pub(crate) bell: Notify,
     /// Somebody searches and waits for it.
@@ -114,7 +116,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(queue_bytes_max: usize) -> Self {
+    pub(crate) fn new(queue_bytes_max: usize, moving: bool) -> Self {
         Self {
             queue: Queue::new(queue_bytes_max),
             listener: Mutex::new(None),
@@ -123,6 +125,7 @@ impl Shared {
             node: AtomicU64::new(0),
             checking: AtomicBool::new(false),
             hurry: Hurry::default(),
+            moving,
             bell: Notify::new(),
             wanted: Notify::new(),
             indexed: Notify::new(),
@@ -256,12 +259,12 @@ impl Writer {
         let at_ms = genesis.at_ms;
         let made = self.transaction(PATIENCE_TO_START, &|_| Plan::of_directory(), &|tx| {
             tx.at_ms = at_ms;
+            // Marked since this node looked: another hub is about to arrive here, or has left.
+            if let Some(mark) = tx.one(moving::READ_MARK, &[], moving::Mark::of)? {
+                return Err(Failure::Moving(mark));
+            }
             if let Some(found) = install::find(tx)? {
                 return Ok(found);
-            }
-            // Marked since this node looked: another hub is about to arrive here.
-            if let Some(mark) = tx.one(moving::READ_MARK, &[], moving::Mark::of)? {
-                return Err(Failure::Inconsistent(mark.to_string()));
             }
             install::make(tx, genesis)?;
             install::find(tx)?.ok_or_else(|| Failure::Inconsistent("the installation is not there".into()))
@@ -278,7 +281,9 @@ impl Writer {
         }
         let committed = {
             let batches: Vec<&Batch> = group.iter().map(|pending| &pending.batch).collect();
-            self.transaction(PATIENCE, &|state| Plan::of(&batches, state), &|tx| {
+            // Who moves a store commits once, over a connection that may wait for other nodes first, as a start does.
+            let patience = if self.shared.moving { PATIENCE_TO_START } else { PATIENCE };
+            self.transaction(patience, &|state| Plan::of(&batches, state), &|tx| {
                 batches.iter().map(|batch| apply_batch(tx, batch)).collect::<Result<Vec<_>, _>>()
             })
         };
@@ -297,6 +302,9 @@ impl Writer {
             }
             Err(void) => {
                 let answer = void.answer();
+                if let Void::Nothing(failure @ Failure::Locked(_)) = &void {
+                    tracing::warn!(%failure, "nothing was stored");
+                }
                 for pending in group {
                     let _ = pending.answer.send(Err(answer.clone()));
                 }
@@ -609,7 +617,7 @@ impl Writer {
     }
 
     fn read_directory(&mut self, session: &Session) -> Result<i64, Failure> {
-        let (state, head) = state::load(session, &self.state)?;
+        let (state, head) = state::load(session, &self.state, self.shared.moving)?;
         self.shared.see(state.commit, state.chain);
         self.state = state;
         self.sure.read(head);

@@ -42,6 +42,10 @@ pub(crate) enum Failure {
         /// Newest version this program knows.
         known: u32,
     },
+    /// The store is on the move: what this node would write here is not part of the hub.
+    #[cfg(feature = "postgres")]
+    #[error("{0}: stop this node")]
+    Moving(crate::moving::Mark),
     /// Rows contradict each other.
     #[error("{0}")]
     Inconsistent(String),
@@ -61,7 +65,12 @@ impl Failure {
             #[cfg(feature = "postgres")]
             Self::Postgres(error) => crate::postgres::failure::is_environment(error),
             #[cfg(feature = "postgres")]
-            Self::Conflict | Self::Locked(_) | Self::Stale | Self::Lost(_) | Self::Outdated { .. } => true,
+            Self::Conflict
+            | Self::Locked(_)
+            | Self::Stale
+            | Self::Lost(_)
+            | Self::Outdated { .. }
+            | Self::Moving(_) => true,
             Self::Inconsistent(_) | Self::Panic => false,
         }
     }
@@ -94,7 +103,7 @@ impl Failure {
             #[cfg(feature = "postgres")]
             Self::Locked(_) | Self::Lost(_) => StoreError::Unreachable(self.to_string().into()),
             #[cfg(feature = "postgres")]
-            Self::Outdated { .. } => StoreError::Backend(self.to_string().into()),
+            Self::Outdated { .. } | Self::Moving(_) => StoreError::Backend(self.to_string().into()),
             Self::Inconsistent(what) => StoreError::Inconsistent(what.as_str().into()),
             Self::Panic => StoreError::Backend(self.to_string().into()),
         }

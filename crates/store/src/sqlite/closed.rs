@@ -93,7 +93,15 @@ impl Closed {
 
     /// Marks it as left for `other`: no hub opens it from now on.
     pub fn leave(&self, other: &str, at_ms: WallMs) -> Result<(), MoveError> {
-        let mark = Mark { left: true, other: other.to_owned(), at_ms };
+        self.put_mark(&Mark { left: true, other: other.to_owned(), at_ms })
+    }
+
+    /// Marks it as arriving from `other`: no hub opens it until that is over.
+    pub fn arrive(&self, other: &str, at_ms: WallMs) -> Result<(), MoveError> {
+        self.put_mark(&Mark { left: false, other: other.to_owned(), at_ms })
+    }
+
+    fn put_mark(&self, mark: &Mark) -> Result<(), MoveError> {
         let sql = "INSERT OR REPLACE INTO moving (id, state, other, at_ms) VALUES (1, ?, ?, ?)";
         self.run(sql, params![mark.state(), mark.other, mark.at_ms])
     }

@@ -49,7 +49,7 @@ fn open_permissions_and_a_wrong_configuration_are_found() {
     let hub = Hub::start(&data);
     std::fs::set_permissions(data.join("admin.json"), std::fs::Permissions::from_mode(0o644)).unwrap();
     let file = dir.path().join("hub.toml");
-    std::fs::write(&file, "[store]\nurl = \"oracle\"\n").unwrap();
+    std::fs::write(&file, "[storage]\nurl = \"oracle\"\n").unwrap();
     let ended = hub.run(&["doctor", "--json", "--config", file.to_str().unwrap()]);
     assert_eq!(ended.code, 1);
     let permissions = check(&ended, "permissions");

@@ -30,7 +30,7 @@ use switchboard_testkit::PATIENCE;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_switchboard");
 
 /// The program with `arguments`, nothing of this process's environment that would configure it.
-fn program(arguments: &[&str]) -> Command {
+pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
@@ -43,14 +43,14 @@ fn program(arguments: &[&str]) -> Command {
 
 /// How a command ended.
 #[derive(Debug)]
-struct Ended {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ended {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         assert_eq!(self.stdout.lines().count(), 1, "one document on one line: {self:?}");
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -66,7 +66,7 @@ impl Ended {
 }
 
 /// Runs a command to its end.
-fn run(command: &mut Command) -> Ended {
+pub(crate) fn run(command: &mut Command) -> Ended {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     Running::of(child).ended()
 }
@@ -232,6 +232,6 @@ impl Hub {
     }
 }
 
-fn temp() -> tempfile::TempDir {
+pub(crate) fn temp() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }

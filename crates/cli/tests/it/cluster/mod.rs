@@ -2,6 +2,7 @@
 
 mod authority;
 mod balancer;
+mod bench;
 mod database;
 mod doorbell;
 mod failover;

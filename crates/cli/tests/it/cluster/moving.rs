@@ -317,3 +317,86 @@ async fn what_cannot_be_copied_is_refused_and_stays_as_it_was() {
     serve(old.path(), None).await.terminate().await;
     json_of(&["store", "copy", "--from", &from, "--to", &url]).await;
 }
+
+/// As if it had been paused while the store was copied away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_runs_where_its_store_was_left_is_not_ready_and_stores_nothing() {
+    let (dir, (url, schema)) = (tempfile::tempdir().unwrap(), fresh().await);
+    let hub = serve(dir.path(), Some(&url)).await;
+    let room = Room::of(&hub).await;
+    let mut a = room.agent(&hub, "a", None).await;
+    for id in ["m1", "m2", "m3"] {
+        a.ask(&room.message(id)).await;
+    }
+    sql(format!(
+        "SET search_path = {schema}; BEGIN; INSERT INTO moving (id, state, other, at_ms) VALUES (1, 'left', 'there', 1);
+         UPDATE head SET directory = directory + 1; COMMIT"
+    ))
+    .await;
+    let refused = a.ask(&room.message("m4")).await;
+    assert_ne!(refused["t"], "message.stored", "{refused}");
+    let http = Http::new(&hub.url, &room.b.bearer);
+    until("it is not ready", PATIENCE, async || http.get("/readyz").await.status == 503).await;
+    until("nothing is read", PATIENCE, async || http.get("/v1/streams").await.status != 200).await;
+    assert_eq!(sql(format!("SELECT count(*) FROM {schema}.events")).await, "3");
+}
+
+/// Passwords stand in the environment: everybody on the machine may read command lines.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_stores_may_be_named_without_a_command_line() {
+    let (old, new, (url, _)) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), fresh().await);
+    lived_in(old.path()).await;
+    let (from, to) =
+        (format!("sqlite:{}", old.path().display()), format!("sqlite:{}", new.path().join("hub").display()));
+    json_of(&["store", "copy", "--from", &from, "--to", &url]).await;
+    let said = |output: Output| {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let copied =
+        command(&["store", "copy", "--to", &to]).env("SWITCHBOARD_FROM_URL", &url).output().await.unwrap();
+    assert_eq!(said(copied)["tables"]["events"], 5);
+    let data = ["store", "reopen", "--data-dir", old.path().to_str().unwrap()];
+    let reopened = command(&data).env("SWITCHBOARD_STORE_URL", &url).output().await.unwrap();
+    assert!(said(reopened)["store"].as_str().unwrap().contains("schema"), "the configured one");
+    assert!(json_of(&data).await["store"].as_str().unwrap().contains(old.path().to_str().unwrap()));
+    let help = command(&["store", "copy", "--help"]).env("SWITCHBOARD_FROM_URL", "geheim").output().await;
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    assert!(help.contains("SWITCHBOARD_FROM_URL") && !help.contains("geheim"), "{help}");
+}
+
+/// Nobody knows whether the first store is closed when the answer to that was lost: the copy must not go then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_stays_when_the_first_store_may_be_closed_and_is_made_again() {
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ((url, schema), (second, into)) = (fresh().await, fresh().await);
+    lived_in(old.path()).await;
+    let from = format!("sqlite:{}", old.path().display());
+    json_of(&["store", "copy", "--from", &from, "--to", &url]).await;
+    sql(format!(
+        "SET search_path = {schema};
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not now''; END';
+         CREATE TRIGGER refuse BEFORE INSERT ON moving EXECUTE FUNCTION refuse()"
+    ))
+    .await;
+    let said = refused(&["store", "copy", "--from", &url, "--to", &second], "SB0211").await;
+    assert!(said.contains("Everything is at") && said.contains("not now"), "{said}");
+    let kept = format!("SELECT count(*) FROM {into}.events, {into}.moving WHERE moving.state = 'arriving'");
+    assert_eq!(sql(kept).await, "5");
+    let dir = new.path().join("hub");
+    let to = format!("sqlite:{}", dir.display());
+    let said = refused(&["store", "copy", "--from", &url, "--to", &to], "SB0211").await;
+    assert!(said.contains("Everything is at") && said.contains("remove "), "{said}");
+    let serving = ["serve", "--listen", "127.0.0.1:0", "--data-dir", dir.to_str().unwrap()];
+    let said = refused(&serving, "SB0212").await;
+    assert!(said.contains("was not finished"), "{said}");
+
+    sql(format!("DROP TRIGGER refuse ON {schema}.moving")).await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    let copied = json_of(&["store", "copy", "--from", &url, "--to", &to]).await;
+    assert_eq!(copied["tables"]["events"], 5, "{copied}");
+    let copied = json_of(&["store", "copy", "--from", &to, "--to", &second]).await;
+    assert_eq!(copied["tables"]["events"], 5, "{copied}");
+    let hub = serve(new.path(), Some(&second)).await;
+    assert_log_holds(&hub).await;
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use switchboard_core::rights::{Right, Rights};
 use switchboard_testkit::mcp::Mcp;
-use switchboard_testkit::{TestHub, Token};
+use switchboard_testkit::{Process, TestHub, Token};
 
 #[tokio::test]
 async fn nobody_gets_in_without_a_bearer_and_its_right() {
@@ -202,4 +202,53 @@ async fn arguments_are_strict_and_refusals_are_for_the_model() {
     assert_eq!(found.data["messages"], json!([]), "nothing was stored");
     let bad = client.clone().with("x-switchboard-agent", "a b").request("tools/list", json!({})).await;
     assert_eq!((bad.status, &bad.message["error"]["field"]), (400, &json!("X-Switchboard-Agent")));
+}
+
+/// A page that the configuration names works in a browser: it may ask, sends what clients send, and sees the session's id.
+#[tokio::test]
+async fn a_named_page_may_speak_from_a_browser_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_switchboard"));
+    let variables = [("SWITCHBOARD_SERVER_ORIGINS", "https://console.example")];
+    let hub = Process::start_set(program, dir.path(), &variables).await;
+    let token = hub.token("page").await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let asked = |origin: &'static str| {
+        let request =
+            client.request(reqwest::Method::OPTIONS, format!("{}/mcp", hub.url)).header("origin", origin);
+        request
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "authorization,content-type,mcp-protocol-version")
+            .send()
+    };
+    let allowed = asked("https://console.example").await.unwrap();
+    assert!(allowed.status().is_success(), "{allowed:?}");
+    assert_eq!(allowed.headers()["access-control-allow-origin"], "https://console.example");
+    let headers = allowed.headers()["access-control-allow-headers"].to_str().unwrap();
+    assert!(headers.contains("authorization") && headers.contains("mcp-protocol-version"), "{headers}");
+    let stranger = asked("https://evil.example").await.unwrap();
+    assert!(!stranger.headers().contains_key("access-control-allow-origin"), "{stranger:?}");
+    let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": { "name": "page", "version": "1" } } });
+    let begun = client
+        .post(format!("{}/mcp", hub.url))
+        .header("origin", "https://console.example")
+        .header("accept", "application/json, text/event-stream")
+        .bearer_auth(&token.bearer)
+        .json(&begin)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(begun.status(), 200, "{begun:?}");
+    assert!(begun.headers().contains_key("mcp-session-id"));
+    let exposed = begun.headers()["access-control-expose-headers"].to_str().unwrap();
+    assert!(
+        ["mcp-session-id", "mcp-protocol-version", "retry-after"].iter().all(|name| exposed.contains(name)),
+        "{exposed}"
+    );
+    let metrics = client.get(format!("{}/metrics", hub.url)).send().await.unwrap().text().await.unwrap();
+    let open = metrics.lines().find_map(|line| line.strip_prefix("switchboard_connections "));
+    assert!(open.unwrap().parse::<u64>().unwrap() >= 1, "this one at least: {metrics}");
+    assert!(metrics.contains("switchboard_connections_crowded_total 0"), "{metrics}");
+    hub.terminate().await;
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::conformance::bench::{START_MS, appended, finding, genesis, instance_of, new_instance};
 use crate::conformance::cluster::Cluster;
-use crate::postgres::{Address, Options, PostgresStore};
+use crate::moving::MoveError;
+use crate::postgres::{Address, Closed, Options, PostgresStore};
 use std::sync::LazyLock;
 use switchboard_core::ids::InstanceNo;
 use switchboard_core::port::store::{Beat, Store as _, StoreError};
@@ -90,6 +91,12 @@ async fn nodes_at_work_go_on_beside_a_schema_that_was_added_to_and_may_start_aga
     let dir = tempfile::tempdir().unwrap();
     let refused = again.backup(dir.path().join("copy.db")).await.unwrap_err();
     assert!(refused.to_string().contains("node of the newer version"), "{refused}");
+    let refused = Closed::open(&Address::parse(&url).unwrap()).await.unwrap_err();
+    assert!(
+        matches!(&refused, MoveError::Postgres(OpenError::Newer { found: NEXT, known: KNOWN })),
+        "{refused}"
+    );
+    appended(&commit(&again, Write::Append(finding(me))).await.expect("it was not closed"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -91,7 +91,7 @@ impl Tx<'_> {
             None => self.lock_head(self.take_waiting())?,
         };
         let mut steps = Vec::new();
-        self.ledger_onto(head.ledger);
+        self.ledger_onto(head.ledger)?;
         let one_statement = self.is_plain();
         if !one_statement {
             steps.append(&mut self.opening.take());
@@ -181,20 +181,29 @@ impl Tx<'_> {
         Step::Mixed(APPEND, args)
     }
 
-    // What this transaction changed, onto what the ledger is by now.
-    fn ledger_onto(&mut self, now: Ledger) {
+    // What this transaction changed, onto what the ledger is by now. One that is taken for granted may lack the unit that is settled
+    // here: then another node has committed since.
+    fn ledger_onto(&mut self, now: Ledger) -> Result<(), Failure> {
         let (before, after) = (self.ledger_before, self.state.ledger);
-        let moved = |now: u64, before: u64, after: u64| now.wrapping_add(after.wrapping_sub(before));
+        let unproven = self.is_unproven();
+        let moved = |now: u64, before: u64, after: u64| {
+            let by = after.wrapping_sub(before).cast_signed();
+            match now.checked_add_signed(by) {
+                None if unproven => Err(Failure::Conflict),
+                _ => Ok(now.wrapping_add_signed(by)),
+            }
+        };
         self.state.ledger = Ledger {
-            accepted: moved(now.accepted, before.accepted, after.accepted),
-            delivered: moved(now.delivered, before.delivered, after.delivered),
-            answered: moved(now.answered, before.answered, after.answered),
-            expired: moved(now.expired, before.expired, after.expired),
-            refused: moved(now.refused, before.refused, after.refused),
-            dead: moved(now.dead, before.dead, after.dead),
-            unknown: moved(now.unknown, before.unknown, after.unknown),
-            pending: moved(now.pending, before.pending, after.pending),
+            accepted: moved(now.accepted, before.accepted, after.accepted)?,
+            delivered: moved(now.delivered, before.delivered, after.delivered)?,
+            answered: moved(now.answered, before.answered, after.answered)?,
+            expired: moved(now.expired, before.expired, after.expired)?,
+            refused: moved(now.refused, before.refused, after.refused)?,
+            dead: moved(now.dead, before.dead, after.dead)?,
+            unknown: moved(now.unknown, before.unknown, after.unknown)?,
+            pending: moved(now.pending, before.pending, after.pending)?,
         };
         debug_assert!(self.state.ledger.is_balanced(), "{:?}", self.state.ledger);
+        Ok(())
     }
 }

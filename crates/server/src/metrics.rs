@@ -28,16 +28,6 @@ pub async fn metrics(State(doors): State<Doors>) -> Answer {
 fn registry(doors: &Doors, status: &Status) -> Registry {
     let mut registry = Registry::with_prefix("switchboard");
     let counters = &doors.hub.counters;
-    let count = |registry: &mut Registry, name: &str, help: &str, value: u64| {
-        let counter = Counter::<u64>::default();
-        counter.inc_by(value);
-        registry.register(name, help, counter);
-    };
-    let gauge = |registry: &mut Registry, name: &str, help: &str, value: u64| {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        registry.register(name, help, gauge);
-    };
     count(&mut registry, "frames", "Frames taken from sockets", counters.frames.load(Ordering::Relaxed));
     count(&mut registry, "refusals", "Commands refused", counters.refused.load(Ordering::Relaxed));
     count(
@@ -48,30 +38,7 @@ fn registry(doors: &Doors, status: &Status) -> Registry {
     );
     count(&mut registry, "commits", "Commits since the first start", status.store.commits);
     gauge(&mut registry, "sockets", "Open sockets", counters.sockets.load(Ordering::Relaxed));
-    gauge(
-        &mut registry,
-        "sockets_max",
-        "Sockets there may be",
-        u64::try_from(doors.room.sockets).unwrap_or(u64::MAX),
-    );
-    gauge(
-        &mut registry,
-        "connections",
-        "Open connections that are no sockets",
-        counters.connections.load(Ordering::Relaxed),
-    );
-    gauge(
-        &mut registry,
-        "connections_max",
-        "Connections there may be; more wait to be accepted",
-        u64::try_from(doors.room.connections).unwrap_or(u64::MAX),
-    );
-    count(
-        &mut registry,
-        "connections_crowded",
-        "Times that no place for another connection was free",
-        counters.crowded.load(Ordering::Relaxed),
-    );
+    connections(doors, &mut registry);
     let connected = u64::from(doors.hub.doorbell().is_connected());
     gauge(&mut registry, "doorbell_connected", "1 while other nodes hear and are heard", connected);
     gauge(
@@ -102,4 +69,45 @@ fn registry(doors: &Doors, status: &Status) -> Registry {
     count(&mut registry, "bus_refused", "Units turned down by their receiver", ledger.refused);
     gauge(&mut registry, "bus_pending_units", "Units on the way", ledger.pending);
     registry
+}
+
+fn count(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let counter = Counter::<u64>::default();
+    counter.inc_by(value);
+    registry.register(name, help, counter);
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let gauge = Gauge::<i64>::default();
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    registry.register(name, help, gauge);
+}
+
+// How many there are, and how many there may be.
+fn connections(doors: &Doors, registry: &mut Registry) {
+    let counters = &doors.hub.counters;
+    gauge(
+        registry,
+        "sockets_max",
+        "Sockets there may be",
+        u64::try_from(doors.room.sockets).unwrap_or(u64::MAX),
+    );
+    gauge(
+        registry,
+        "connections",
+        "Open connections that are no sockets",
+        counters.connections.load(Ordering::Relaxed),
+    );
+    gauge(
+        registry,
+        "connections_max",
+        "Connections there may be; more wait to be accepted",
+        u64::try_from(doors.room.connections).unwrap_or(u64::MAX),
+    );
+    count(
+        registry,
+        "connections_crowded",
+        "Times that no place for another connection was free",
+        counters.crowded.load(Ordering::Relaxed),
+    );
 }

@@ -228,20 +228,20 @@ async fn a_named_page_may_speak_from_a_browser_and_no_other() {
     assert!(headers.contains("authorization") && headers.contains("mcp-protocol-version"), "{headers}");
     let stranger = asked("https://evil.example").await.unwrap();
     assert!(!stranger.headers().contains_key("access-control-allow-origin"), "{stranger:?}");
-    let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-06-18",
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-06-18",
         "capabilities": {}, "clientInfo": { "name": "page", "version": "1" } } });
-    let begun = client
+    let opened = client
         .post(format!("{}/mcp", hub.url))
         .header("origin", "https://console.example")
         .header("accept", "application/json, text/event-stream")
         .bearer_auth(&token.bearer)
-        .json(&begin)
+        .json(&hello)
         .send()
         .await
         .unwrap();
-    assert_eq!(begun.status(), 200, "{begun:?}");
-    assert!(begun.headers().contains_key("mcp-session-id"));
-    let exposed = begun.headers()["access-control-expose-headers"].to_str().unwrap();
+    assert_eq!(opened.status(), 200, "{opened:?}");
+    assert!(opened.headers().contains_key("mcp-session-id"));
+    let exposed = opened.headers()["access-control-expose-headers"].to_str().unwrap();
     assert!(
         ["mcp-session-id", "mcp-protocol-version", "retry-after"].iter().all(|name| exposed.contains(name)),
         "{exposed}"

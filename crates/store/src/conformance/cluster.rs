@@ -98,6 +98,15 @@ impl Cluster {
         Self::run(as_owner(), primary.port, &QUICK)
     }
 
+    /// Whether this system lets us mount a disk that nobody else sees.
+    #[must_use]
+    pub fn has_small_disks() -> bool {
+        let mut command = Command::new("unshare");
+        command.args(if is_root() { &["-m"][..] } else { &["-m", "--map-current-user", "--keep-caps"] });
+        command.args(["mount", "-t", "tmpfs", "small", SMALL_DISK]).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+
     /// A server with a small disk beside its own at [`SMALL_DISK`], which nobody else sees and which is gone with it. Being root
     /// is needed for that, or a system that lets its users make name spaces.
     #[must_use]

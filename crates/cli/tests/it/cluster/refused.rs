@@ -96,6 +96,10 @@ async fn fill(socket: &mut Socket, nodes: &Nodes, from: usize) -> (usize, Value)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_of_the_database_refuses_writes_keeps_reads_and_recovers() {
+    if !Cluster::has_small_disks() {
+        eprintln!("this system mounts no disk for a test: a full disk of the database was not tried");
+        return;
+    }
     let cluster = tokio::task::spawn_blocking(|| Cluster::with_small_disk(32)).await.unwrap();
     // Tables stand on the small disk; the write-ahead log does not.
     cluster.sql(&format!("CREATE TABLESPACE small LOCATION '{SMALL_DISK}'"));

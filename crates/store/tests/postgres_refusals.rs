@@ -82,6 +82,38 @@ async fn a_server_that_is_too_old_is_named_with_its_version() {
     assert!(error.to_string().contains("at least 15 is needed. Upgrade it"), "{error}");
 }
 
+/// What a server says that is about to be up, or to be gone.
+async fn starting_server(mut client: TcpStream) {
+    let length = client.read_u32().await.unwrap();
+    let mut startup = vec![0; length as usize - 4];
+    client.read_exact(&mut startup).await.unwrap();
+    let fields = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0";
+    client.write_all(&message(b'E', fields)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_about_to_be_up_is_waited_for() {
+    let cluster = tokio::task::spawn_blocking(Cluster::start).await.unwrap();
+    let url = tokio::task::spawn_blocking(move || (cluster.fresh_url(), cluster)).await.unwrap();
+    let (url, _cluster) = url;
+    let real = url.split('@').nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = url.replace(&real, &listener.local_addr().unwrap().to_string());
+    tokio::spawn(async move {
+        for turn in 0.. {
+            let Ok((mut client, _)) = listener.accept().await else { return };
+            if turn < 3 {
+                tokio::spawn(starting_server(client));
+                continue;
+            }
+            let mut server = TcpStream::connect(&real).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+    let store = tokio::time::timeout(Duration::from_secs(20), open(&url)).await.expect("in time").unwrap();
+    assert_eq!(store.open(genesis()).await.unwrap().org_id, genesis().org_id);
+}
+
 /// Makes every INSERT into the log fail so many times with an error of this code, also across rollbacks.
 fn fail(cluster: &Cluster, schema: &str, code: &str, times: u32) {
     cluster.sql(&format!(

@@ -40,6 +40,14 @@ pub enum OpenError {
         /// What was tried.
         why: String,
     },
+    /// The server takes nobody in yet, or no more: it starts, recovers from a crash, or stops.
+    #[error("{server} cannot be used yet: {why}. Wait for it, and look at its log if it takes long")]
+    Starting {
+        /// Host and port.
+        server: String,
+        /// What it said.
+        why: String,
+    },
     /// The server does not let this user in.
     #[error("{server} refuses user {user:?}: {why}. Check user and password, and the server's pg_hba.conf")]
     Refused {
@@ -242,6 +250,7 @@ impl Address {
     fn refused(&self, error: &tokio_postgres::Error) -> OpenError {
         let (server, why) = (self.server(), told(error));
         match error.code() {
+            Some(&SqlState::CANNOT_CONNECT_NOW) => OpenError::Starting { server, why },
             Some(&SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => {
                 let user = self.config.get_user().unwrap_or_default().to_owned();
                 OpenError::Refused { server, user, why }

@@ -39,9 +39,11 @@ use parking_lot::Mutex;
 use readers::Readers;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use switchboard_core::limits::QUEUE_BYTES_MAX;
 use switchboard_core::random::{Entropy, SystemEntropy};
 use switchboard_core::time::{Clock, SystemClock};
+use tokio::time::Instant;
 use writer::{Shared, Writer};
 
 /// How a store is opened.
@@ -111,7 +113,7 @@ impl std::fmt::Debug for PostgresStore {
 impl PostgresStore {
     /// Opens the store at `address`: connects, checks the server, brings the schema up to date.
     pub async fn connect(address: Address, options: Options) -> Result<Self, OpenError> {
-        let client = address.connect_to_write().await?;
+        let client = once_up(&address).await?;
         migrate::run(&client, &address.schema, migrate::MIGRATIONS).await?;
         if let Some(mark) = closed::mark(&client).await?.filter(|_| !options.moving) {
             return Err(OpenError::Moving(mark));
@@ -141,6 +143,25 @@ impl PostgresStore {
         shared.queue.close();
         readers.close();
         running.lock().end();
+    }
+}
+
+/// How long a server that starts or recovers is waited for.
+const WAIT_FOR_SERVER: Duration = Duration::from_secs(30);
+/// Between two looks whether it is up; it tells nobody when it is.
+const LOOK_FOR_SERVER: Duration = Duration::from_millis(200);
+
+// Nodes often start together with their database, or while it recovers.
+async fn once_up(address: &Address) -> Result<tokio_postgres::Client, OpenError> {
+    let began = Instant::now();
+    loop {
+        match address.connect_to_write().await {
+            Err(OpenError::Starting { why, .. }) if began.elapsed() < WAIT_FOR_SERVER => {
+                tracing::info!(%address, why, "waiting for the database");
+                tokio::time::sleep(LOOK_FOR_SERVER).await;
+            }
+            connected => return connected,
+        }
     }
 }
 

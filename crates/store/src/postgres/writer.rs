@@ -524,8 +524,10 @@ impl Writer {
     fn commit(&mut self, session: &Session, mark: Mark, steps: &[Step]) -> Result<(), Void> {
         let Err(failure) = session.run(steps) else { return Ok(()) };
         if !failure.is_lost() {
-            // The server said no to one of the steps, and to the COMMIT with it.
-            self.roll_back(session);
+            // The server said no to one of the steps, and to the COMMIT with it; one statement alone has nothing to take back.
+            if steps.len() > 1 {
+                self.roll_back(session);
+            }
             return Err(failure.into());
         }
         self.directory = None;

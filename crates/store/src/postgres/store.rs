@@ -1,11 +1,12 @@
 //! The port, method by method: writes go to the writer's queue, reads to a reading connection.
 
 use super::read::{Arg, blob, directory, each, int, ints, limit, log, nodes, position, search, stream, text};
-use super::writer::{Answer, Job, Pending};
+use super::writer::Job;
 use super::{PostgresStore, index, words};
 use crate::rules::failure::Failure;
 use crate::rules::value::{Row, Value};
 use crate::sqlite::queue::PushError;
+use crate::sqlite::queue::{Answer, Pending};
 use crate::sqlite::state::decode_ledger;
 use futures_util::FutureExt as _;
 use std::path::PathBuf;

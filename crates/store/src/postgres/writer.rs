@@ -18,7 +18,7 @@ use crate::moving;
 use crate::rules::failure::Failure;
 use crate::rules::value::Value;
 use crate::rules::{self, Tx as _, install};
-use crate::sqlite::queue::{Habit, Queue, Weigh};
+use crate::sqlite::queue::{Answer, Habit, Pending, Queue, Weigh};
 use crate::sqlite::state::State;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ use switchboard_core::random::{Entropy, bytes};
 use switchboard_core::time::Clock;
 use switchboard_core::write::{Batch, Outcome};
 use tokio::runtime::Runtime;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How long batches wait for a database that is out of reach, from when it came to be so; later ones have one try each.
@@ -58,9 +58,6 @@ const FIND_RECORD: &str = "SELECT 1 FROM log WHERE commit_no = ? AND command = ?
 const SHUT_OUT: &str = "UPDATE head SET directory = directory + 1
     WHERE NOT EXISTS (SELECT 1 FROM log WHERE commit_no = ? AND command = ?)";
 
-/// How a job is answered.
-pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
-
 /// What the writer is asked to do.
 pub(crate) enum Job {
     /// Commit a batch.
@@ -69,14 +66,6 @@ pub(crate) enum Job {
     Install { genesis: Box<Genesis>, answer: Answer<Installation> },
     /// See whether the database is still the one that it was (`epoch`).
     Check,
-}
-
-/// A batch on its way.
-pub(crate) struct Pending {
-    pub(crate) batch: Batch,
-    /// Its payload.
-    pub(crate) bytes: usize,
-    pub(crate) answer: Answer<Vec<Outcome>>,
 }
 
 impl Weigh for Job {

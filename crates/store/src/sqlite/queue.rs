@@ -8,11 +8,25 @@
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use switchboard_core::port::store::StoreError;
+use switchboard_core::write::{Batch, Outcome};
+use tokio::sync::oneshot;
 
 /// Jobs of the last round from which on the next one waits for its like.
 const GATHER_FROM: usize = 4;
 /// Looks in a row that found nothing new, at which enough have come.
 const GATHER_LOOKS: u32 = 32;
+
+/// How a job is answered.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// A batch on its way.
+pub(crate) struct Pending {
+    pub(crate) batch: Batch,
+    /// Its payload.
+    pub(crate) bytes: usize,
+    pub(crate) answer: Answer<Vec<Outcome>>,
+}
 
 /// What can be queued.
 pub(crate) trait Weigh {

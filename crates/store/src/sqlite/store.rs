@@ -1,9 +1,10 @@
 //! The port, method by method: writes go to the writer, at once or through its queue, reads to a reading thread.
 
 use super::checkpoint::FRAME_BYTES;
+use super::queue::{Answer, Pending};
 use super::queue::{PushError, Queue};
 use super::read::{directory, log, search, stream};
-use super::writer::{self, Answer, Job, Pending};
+use super::writer::{self, Job};
 use super::{SqliteStore, backup};
 use futures_util::FutureExt as _;
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use super::dedup::Dedup;
 use super::disk::Disk;
 use super::failure::Failure;
 use super::index::Bell;
-use super::queue::{Habit, Queue, Weigh};
+use super::queue::{Answer, Habit, Pending, Queue, Weigh};
 use super::state::State;
 use super::tx::Tx;
 use crate::rules::install;
@@ -22,10 +22,6 @@ use std::time::Duration;
 use switchboard_core::limits::{BATCH_BYTES_MAX, BATCH_WRITES_MAX};
 use switchboard_core::port::store::{CommitListener, Genesis, Installation, StoreError};
 use switchboard_core::write::{Batch, Outcome, Write};
-use tokio::sync::oneshot;
-
-/// How a job is answered.
-pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the writer is asked to do.
 pub(crate) enum Job {
@@ -35,14 +31,6 @@ pub(crate) enum Job {
     Install { genesis: Box<Genesis>, answer: Answer<Installation> },
     /// The log is nearly checkpointed: do the rest and begin it anew.
     RestartLog { answer: std::sync::mpsc::SyncSender<()> },
-}
-
-/// A batch on its way.
-pub(crate) struct Pending {
-    pub(crate) batch: Batch,
-    /// Its payload.
-    pub(crate) bytes: usize,
-    pub(crate) answer: Answer<Vec<Outcome>>,
 }
 
 impl Weigh for Job {

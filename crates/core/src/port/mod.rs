@@ -1,4 +1,5 @@
 //! The ports: what the engine needs from the world, with the promises that every implementation keeps.
 
+pub mod channel;
 pub mod doorbell;
 pub mod store;

@@ -4,6 +4,7 @@
 //! `switchboard config example`, in the environment as `SWITCHBOARD_SECTION_KEY`, and checked by the tests here. What it
 //! must be goes into `validate.rs`.
 
+pub mod channel;
 mod environment;
 mod headers;
 mod hidden;

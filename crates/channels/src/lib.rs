@@ -6,5 +6,9 @@
 //! in common lies beside the folders: waits in [`retry_after`], addresses that may be connected to in [`guard`].
 
 pub mod console;
+#[cfg(feature = "conformance")]
+pub mod fake;
 pub mod guard;
+pub mod handle;
+pub mod registry;
 pub mod retry_after;

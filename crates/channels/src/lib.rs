@@ -10,5 +10,7 @@ pub mod console;
 pub mod fake;
 pub mod guard;
 pub mod handle;
+pub mod message;
 pub mod registry;
 pub mod retry_after;
+pub mod webhook;

@@ -6,6 +6,7 @@
 //! in common lies beside the folders: waits in [`retry_after`], addresses that may be connected to in [`guard`].
 
 pub mod console;
+pub mod exec;
 #[cfg(feature = "conformance")]
 pub mod fake;
 pub mod guard;

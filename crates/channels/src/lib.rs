@@ -5,6 +5,8 @@
 //! recorded fixtures; then its case in the conformance suite (`conformance` says how) and its kind in the configuration. What services have
 //! in common lies beside the folders: waits in [`retry_after`], addresses that may be connected to in [`guard`].
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod console;
 pub mod exec;
 #[cfg(feature = "conformance")]

@@ -14,7 +14,7 @@ use crate::handle;
 use crate::message;
 use crate::registry::check_name;
 use futures_util::future::BoxFuture;
-use reqwest::{Client, Response, Url};
+use reqwest::{Certificate, Client, Response, Url};
 use signature::Keys;
 use std::fmt;
 use std::net::IpAddr;
@@ -66,6 +66,8 @@ pub struct Settings {
     pub secrets: Vec<SecretString>,
     /// Whether the target may be within a private network or on this machine.
     pub allow_private_targets: bool,
+    /// Certificate authorities to believe beside those of the operating system, as PEM.
+    pub authorities_pem: Option<Vec<u8>>,
     /// Time to connect, TLS included. Shorter than `timeout`, so that a target that cannot be reached is known not to be.
     pub connect_timeout: Duration,
     /// Time for the whole attempt.
@@ -84,6 +86,7 @@ impl Settings {
             target,
             secrets,
             allow_private_targets: false,
+            authorities_pem: None,
             connect_timeout: CONNECT_TIMEOUT,
             timeout: TIMEOUT,
             clock,
@@ -118,7 +121,7 @@ impl Webhook {
         if settings.connect_timeout.is_zero() || settings.connect_timeout >= settings.timeout {
             return Err("connect_timeout must be above zero and shorter than timeout".into());
         }
-        let client = client(&settings).map_err(|error| format!("no HTTP client: {}", error.without_url()))?;
+        let client = client(&settings)?;
         Ok(Self {
             name: settings.name,
             target,
@@ -172,8 +175,14 @@ impl Webhook {
 
 /// One connection for each attempt, so that none repeats another's request and each looks at the address anew. Nothing of the environment
 /// (proxies) and nothing of an answer (redirects, retries) leads anywhere else.
-fn client(settings: &Settings) -> reqwest::Result<Client> {
-    Client::builder()
+fn client(settings: &Settings) -> Result<Client, String> {
+    let pem = settings.authorities_pem.as_deref().unwrap_or_default();
+    let authorities = Certificate::from_pem_bundle(pem).unwrap_or_default();
+    if authorities.is_empty() && settings.authorities_pem.is_some() {
+        return Err("the file of certificate authorities holds no PEM certificate".into());
+    }
+    let client = Client::builder()
+        .tls_certs_merge(authorities)
         .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
         .dns_resolver(Arc::new(Guard::new(settings.lookup.clone(), settings.allow_private_targets)))
         .connect_timeout(settings.connect_timeout)
@@ -183,7 +192,8 @@ fn client(settings: &Settings) -> reqwest::Result<Client> {
         .referer(false)
         .http1_only()
         .pool_max_idle_per_host(0)
-        .build()
+        .build();
+    client.map_err(|error| format!("TLS cannot be set up: {}", error.without_url()))
 }
 
 fn target(settings: &Settings) -> Result<Url, String> {

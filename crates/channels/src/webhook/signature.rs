@@ -1,7 +1,8 @@
 //! Signatures of Standard Webhooks: `v1,` and Base64 of HMAC-SHA256 over `id.timestamp.body`, one for each secret, separated by spaces.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::engine::{DecodePaddingMode, Engine};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use switchboard_core::{ExposeSecret, SecretString};
@@ -14,6 +15,12 @@ pub const SECRET_BYTES_MIN: usize = 24;
 pub const SECRET_BYTES_MAX: usize = 64;
 /// Most secrets of one channel: each adds a signature to the header.
 pub const SECRETS_MAX: usize = 8;
+
+/// Other senders and the standard's libraries take secrets without `=` at the end.
+const SECRET_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// The secrets of a channel, ready to sign.
 pub struct Keys(Vec<Hmac<Sha256>>);
@@ -51,7 +58,7 @@ impl Keys {
 }
 
 fn key(secret: &str) -> Option<Hmac<Sha256>> {
-    let bytes = STANDARD.decode(secret.trim().strip_prefix(SECRET_PREFIX)?).ok()?;
+    let bytes = SECRET_BASE64.decode(secret.trim().strip_prefix(SECRET_PREFIX)?).ok()?;
     let is_sound = (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len());
     is_sound.then(|| Hmac::new_from_slice(&bytes).ok())?
 }
@@ -78,6 +85,9 @@ mod tests {
         let sign = |secrets: &[&str]| keys(secrets).unwrap().sign("d1", 1, b"{}");
         assert_eq!(sign(&[new, old]), format!("{} {}", sign(&[new]), sign(&[old])));
         assert_ne!(sign(&[new]), sign(&[old]));
+        let (padded, bare) =
+            ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA==", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA");
+        assert_eq!(sign(&[padded]), sign(&[bare]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,10 +12,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 use switchboard_channels::conformance::{Behaviour, Wait};
 use switchboard_channels::guard::Lookup;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::server::TlsStream;
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -49,6 +55,8 @@ pub enum Script {
     Raw(Vec<u8>),
     /// Accepts, confirms, and then never stops to send.
     Endless,
+    /// Takes the connection and never says a word.
+    Mute,
 }
 
 struct Room {
@@ -68,6 +76,16 @@ impl Drop for Service {
 
 impl Service {
     pub async fn start() -> Self {
+        Self::with(None).await
+    }
+
+    /// The same behind TLS, with a certificate for `host` of an authority that nobody knows; its certificate, as PEM.
+    pub async fn start_tls(host: &str) -> (Self, String) {
+        let (authority, acceptor) = certified(host);
+        (Self::with(Some(acceptor)).await, authority)
+    }
+
+    async fn with(tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let room = Arc::new(Room {
@@ -78,7 +96,7 @@ impl Service {
             ticks: watch::Sender::new(0),
             together: watch::Sender::new((0, 0)),
         });
-        let task = tokio::spawn(serve(listener, room.clone()));
+        let task = tokio::spawn(serve(listener, tls, room.clone()));
         Self { address, room, task }
     }
 
@@ -123,14 +141,47 @@ impl Lookup for Leads {
     }
 }
 
-async fn serve(listener: TcpListener, room: Arc<Room>) {
+/// A fresh authority's certificate, and what speaks TLS for `host` with a certificate of it.
+fn certified(host: &str) -> (String, TlsAcceptor) {
+    let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_key = KeyPair::generate().unwrap();
+    let ca = authority.self_signed(&ca_key).unwrap();
+    let issuer = Issuer::new(authority, ca_key);
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(vec![host.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf.der().clone()], key)
+        .unwrap();
+    (ca.pem(), TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, room: Arc<Room>) {
     while let Ok((stream, _)) = listener.accept().await {
         room.contacts.fetch_add(1, Ordering::SeqCst);
         let script = room.script.lock().pop_front().unwrap_or(Script::As(Behaviour::Accept));
-        let room = room.clone();
+        let (room, tls) = (room.clone(), tls.clone());
         // Clients that go away in the middle are part of the tests.
-        tokio::spawn(async move { treat(stream, script, &room).await.ok() });
+        tokio::spawn(async move {
+            match tls {
+                Some(tls) => encrypted(tls.accept(stream).await?, &room).await,
+                None => treat(stream, script, &room).await,
+            }
+        });
     }
+}
+
+/// Behind TLS everything is accepted.
+async fn encrypted(mut stream: TlsStream<TcpStream>, room: &Room) -> io::Result<()> {
+    let request = read(&mut stream, 64 * 1024).await?;
+    let (_, answer) = answer(Behaviour::Accept, &request);
+    room.accepted.lock().push(request);
+    stream.write_all(&answer).await?;
+    stream.shutdown().await
 }
 
 async fn treat(mut stream: TcpStream, script: Script, room: &Room) -> io::Result<()> {
@@ -139,11 +190,15 @@ async fn treat(mut stream: TcpStream, script: Script, room: &Room) -> io::Result
         stream.set_zero_linger()?;
         return Ok(());
     }
+    if let Script::Mute = script {
+        return stream.read_to_end(&mut Vec::new()).await.map(|_| ());
+    }
     let slowly = matches!(script, Script::As(Behaviour::AcceptSlowly));
     let request = read(&mut stream, if slowly { 7 } else { 64 * 1024 }).await?;
     let answer = match &script {
         Script::As(behaviour) => answer(*behaviour, &request),
         Script::Raw(bytes) => (true, bytes.clone()),
+        Script::Mute => (false, Vec::new()),
         Script::Endless => (true, b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n".to_vec()),
     };
     let (accepts, bytes) = answer;
@@ -236,7 +291,7 @@ pub fn respond(status: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 /// One request, read in pieces of at most so many bytes.
-async fn read(stream: &mut TcpStream, piece: usize) -> io::Result<Request> {
+async fn read(stream: &mut (impl AsyncRead + Unpin), piece: usize) -> io::Result<Request> {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; piece]);
     loop {
         if let Some(request) = parse(&bytes) {

@@ -3,6 +3,7 @@
 use crate::http::{Request, Script, Service, respond};
 use crate::{NOW_MS, cleared, everything, notice};
 use futures_util::future::BoxFuture;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_channels::conformance::{self, Accepted, Behaviour, Fixture, SECRET};
@@ -184,6 +185,49 @@ async fn a_service_without_tls_gets_nothing_of_a_message_for_https() {
     assert!(service.accepted().is_empty());
 }
 
+/// A handshake and a lookup that never end use up the time to connect, and nothing has been said by then.
+#[tokio::test]
+async fn whoever_cannot_be_reached_in_time_has_got_nothing() {
+    struct Never;
+    impl Lookup for Never {
+        fn lookup(&self, _host: String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let service = Service::start().await;
+    let target = format!("https://receiver.test:{}/", service.address.port());
+    service.script(Script::Mute);
+    for lookup in [service.lookup(), Arc::new(Never)] {
+        let settings = Settings { connect_timeout: Duration::from_millis(500), ..settings(&target, lookup) };
+        let channel = Webhook::new(settings).unwrap();
+        let why = refused(channel.perform(cleared(notice(&channel, "hello"))).await);
+        assert_eq!(
+            (why.class, why.reason.contains("time ran out")),
+            (FailureClass::Transient, true),
+            "{why:?}"
+        );
+    }
+    assert_eq!(service.contacts(), 1);
+}
+
+#[tokio::test]
+async fn certificates_are_checked() {
+    let (service, authority) = Service::start_tls("receiver.test").await;
+    let target = |host: &str| format!("https://{host}:{}/", service.address.port());
+    let send = async |host: &str, authorities_pem: Option<&str>| {
+        let authorities_pem = authorities_pem.map(|pem| pem.as_bytes().to_vec());
+        let settings = Settings { authorities_pem, ..settings(&target(host), service.lookup()) };
+        let channel = Webhook::new(settings).unwrap();
+        channel.perform(cleared(notice(&channel, "hello"))).await
+    };
+    for performed in [send("receiver.test", None).await, send("other.test", Some(&authority)).await] {
+        assert_eq!(refused(performed).class, FailureClass::Transient);
+    }
+    assert!(service.accepted().is_empty(), "nothing was said to whoever has no certificate");
+    let performed = send("receiver.test", Some(&authority)).await;
+    assert!(matches!(performed, Performed::Sent { message_id: Some(_) }), "{performed:?}");
+}
+
 #[test]
 fn bad_settings_are_refused_without_repeating_them() {
     let lookup: Arc<dyn Lookup> = Arc::new(switchboard_channels::guard::SystemLookup);
@@ -194,7 +238,7 @@ fn bad_settings_are_refused_without_repeating_them() {
         Webhook::new(settings).err()
     };
     assert_eq!(with(|_| ()), None);
-    let bad: [fn(&mut Settings); 16] = [
+    let bad: [fn(&mut Settings); 17] = [
         |settings| settings.name = "Bad Name".into(),
         |settings| settings.target = "canary".into(),
         |settings| settings.target = "ftp://receiver.test/canary".into(),
@@ -209,6 +253,7 @@ fn bad_settings_are_refused_without_repeating_them() {
         |settings| settings.secrets = Vec::new(),
         |settings| settings.secrets = vec!["canary".into()],
         |settings| settings.secrets.push("whsec_Y2FuYXJ5".into()),
+        |settings| settings.authorities_pem = Some(b"canary".to_vec()),
         |settings| settings.connect_timeout = Duration::ZERO,
         |settings| settings.timeout = settings.connect_timeout,
     ];

@@ -14,6 +14,6 @@ pub mod fake;
 pub mod guard;
 pub mod handle;
 pub mod message;
-pub mod registry;
+pub mod name;
 pub mod retry_after;
 pub mod webhook;

@@ -10,7 +10,7 @@ pub mod receipt;
 
 use crate::handle;
 use crate::message;
-use crate::registry::check_name;
+use crate::name;
 use futures_util::future::{BoxFuture, join};
 use std::fmt;
 use std::io;
@@ -45,7 +45,7 @@ pub struct Settings {
     pub environment: Vec<(String, SecretString)>,
     /// Where it runs.
     pub working_dir: PathBuf,
-    /// Time for the whole attempt; then it is killed.
+    /// Time for the whole attempt; then it is killed. Shorter than the minute after which the hub gives an attempt up.
     pub timeout: Duration,
     /// Whether the program drops a delivery that it has seen before, by its id. Then an attempt whose outcome is unknown is made again.
     pub drops_repeats: bool,
@@ -65,7 +65,7 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), String> {
-        check_name(&self.name)?;
+        name::check(&self.name)?;
         let program = self.command.first().map(Path::new);
         if !program.is_some_and(Path::is_absolute) {
             return Err(

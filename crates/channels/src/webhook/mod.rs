@@ -12,7 +12,7 @@ pub mod signature;
 use crate::guard::{self, Guard, Lookup, SystemLookup};
 use crate::handle;
 use crate::message;
-use crate::registry::check_name;
+use crate::name;
 use futures_util::future::BoxFuture;
 use reqwest::{Certificate, Client, Response, Url};
 use signature::Keys;
@@ -70,7 +70,7 @@ pub struct Settings {
     pub authorities_pem: Option<Vec<u8>>,
     /// Time to connect, TLS included. Shorter than `timeout`, so that a target that cannot be reached is known not to be.
     pub connect_timeout: Duration,
-    /// Time for the whole attempt.
+    /// Time for the whole attempt; shorter than the minute after which the hub gives an attempt up.
     pub timeout: Duration,
     /// Gives `webhook-timestamp`.
     pub clock: Arc<dyn Clock>,
@@ -115,7 +115,7 @@ impl fmt::Debug for Webhook {
 impl Webhook {
     /// A channel of these settings, or the setting that is wrong and how to mend it; values are not repeated, for they may be secrets.
     pub fn new(settings: Settings) -> Result<Self, String> {
-        check_name(&settings.name)?;
+        name::check(&settings.name)?;
         let target = target(&settings)?;
         let keys = Keys::parse(&settings.secrets)?;
         if settings.connect_timeout.is_zero() || settings.connect_timeout >= settings.timeout {

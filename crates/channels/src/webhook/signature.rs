@@ -22,6 +22,12 @@ const SECRET_BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// The secrets in one text, as an environment variable or a file holds them: separated by space or line breaks.
+#[must_use]
+pub fn secrets(text: &SecretString) -> Vec<SecretString> {
+    text.expose_secret().split_whitespace().map(Into::into).collect()
+}
+
 /// The secrets of a channel, ready to sign.
 pub struct Keys(Vec<Hmac<Sha256>>);
 
@@ -82,8 +88,10 @@ mod tests {
     #[test]
     fn while_secrets_change_both_sign() {
         let (old, new) = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX");
+        let listed = Keys::parse(&secrets(&format!("{new}\n {old}\n").into())).unwrap();
         let sign = |secrets: &[&str]| keys(secrets).unwrap().sign("d1", 1, b"{}");
         assert_eq!(sign(&[new, old]), format!("{} {}", sign(&[new]), sign(&[old])));
+        assert_eq!(listed.sign("d1", 1, b"{}"), sign(&[new, old]));
         assert_ne!(sign(&[new]), sign(&[old]));
         let (padded, bare) =
             ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA==", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGA");

@@ -158,6 +158,22 @@ async fn redirects_are_not_followed() {
     assert_eq!(elsewhere.contacts(), 0);
 }
 
+/// A test of its own process, because a process has but one environment: the redirects' test in one that names a proxy.
+#[tokio::test]
+async fn the_environment_sets_no_proxy() {
+    let proxy = Service::start().await;
+    let url = format!("http://{}", proxy.address);
+    let mut tests = tokio::process::Command::new(std::env::current_exe().unwrap());
+    tests.args(["--exact", "webhook::redirects_are_not_followed"]).kill_on_drop(true);
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        tests.env(name, &url);
+    }
+    let done = tokio::time::timeout(Duration::from_mins(1), tests.output()).await.unwrap().unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && text.contains("1 passed"), "{text}");
+    assert_eq!(proxy.contacts(), 0);
+}
+
 #[tokio::test]
 async fn answers_are_read_to_a_bound() {
     let fixture = WebhookFixture::start().await;

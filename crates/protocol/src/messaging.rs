@@ -299,6 +299,14 @@ pub struct ConversationGet {
     pub wait_ms: Option<u64>,
 }
 
+/// Body of `conversation.withdraw`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConversationWithdraw {
+    /// The topic.
+    pub topic_id: String,
+}
+
 /// A topic as its asker and people of the organization see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {

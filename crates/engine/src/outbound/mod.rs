@@ -13,6 +13,7 @@ pub mod view;
 pub mod why;
 
 use crate::hub::Hub;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use registry::Registry;
 use std::collections::HashMap;
@@ -143,10 +144,10 @@ impl<'h> Waiter<'h> {
     }
 
     /// Resolves with what `look` gives, looked at now and after each change, or with what it gives last when `wait` is over.
-    pub(crate) async fn until<T>(
+    pub(crate) async fn until<'l, T>(
         &self,
         wait: Duration,
-        mut look: impl AsyncFnMut() -> Result<(T, bool), Detail>,
+        mut look: impl FnMut() -> BoxFuture<'l, Result<(T, bool), Detail>>,
     ) -> Result<T, Detail> {
         let end = self.hub.clock().monotonic() + wait;
         loop {

@@ -5,6 +5,7 @@ use crate::govern::Act;
 use crate::hub::Hub;
 use crate::refusal;
 use crate::submit::permit;
+use futures_util::FutureExt as _;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,10 +51,14 @@ pub async fn send_waiting(
 ) -> Result<MessageReceipt, Detail> {
     let sent = accept(hub, who, agent, params).await;
     let (send_id, deduplicated) = sent.inspect_err(|detail| hub.refused(TOOL, &who.instance_id, detail))?;
-    let look = async || {
-        let detail = view::detail(hub, &send_id).await?;
-        let over = !matches!(detail.send.state, SendState::Sending);
-        Ok((view::receipt(&detail, deduplicated), over))
+    let id = &send_id;
+    let look = || {
+        let look = async move {
+            let detail = view::detail(hub, id).await?;
+            let over = !matches!(detail.send.state, SendState::Sending);
+            Ok((view::receipt(&detail, deduplicated), over))
+        };
+        look.boxed()
     };
     Waiter::of(hub, &send_id).until(wait, look).await
 }

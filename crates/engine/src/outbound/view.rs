@@ -5,6 +5,7 @@ use crate::govern::Act;
 use crate::hub::Hub;
 use crate::refusal;
 use crate::submit::permit;
+use futures_util::FutureExt as _;
 use serde_json::Value;
 use std::time::Duration;
 use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState};
@@ -85,19 +86,22 @@ pub async fn conversation(hub: &Hub, who: &Principal, get: &ConversationGet) -> 
         let message = format!("wait_ms must be at most {WAIT_MS_MAX}; call again to wait longer.");
         return Err(refusal::bad_field("wait_ms", message));
     }
-    let look = async || {
-        let found = hub.store().outbound().topic(get.topic_id.clone()).await;
-        let found = found.map_err(|error| refusal::store(&error))?;
-        let may = |send: &SendRow| send.instance == who.instance || who.may(Right::Admin);
-        match found {
-            Some((topic, send)) if may(&send) => {
-                let over = !matches!(topic.state, TopicState::Queued | TopicState::Open);
-                Ok((told(&topic, &send), over))
-            }
-            _ => Err(refusal::not_found("topic_id", "No such topic.")),
-        }
-    };
+    let look = || looked(hub, who, get).boxed();
     Waiter::of(hub, &get.topic_id).until(Duration::from_millis(wait_ms), look).await
+}
+
+// The topic, and whether it is over.
+async fn looked(hub: &Hub, who: &Principal, get: &ConversationGet) -> Result<(Conversation, bool), Detail> {
+    let found = hub.store().outbound().topic(get.topic_id.clone()).await;
+    let found = found.map_err(|error| refusal::store(&error))?;
+    let may = |send: &SendRow| send.instance == who.instance || who.may(Right::Admin);
+    match found {
+        Some((topic, send)) if may(&send) => {
+            let over = !matches!(topic.state, TopicState::Queued | TopicState::Open);
+            Ok((told(&topic, &send), over))
+        }
+        _ => Err(refusal::not_found("topic_id", "No such topic.")),
+    }
 }
 
 /// A topic as it is shown.

@@ -300,7 +300,7 @@ impl Channel for FakeNetwork {
         }
         if parts.len() > self.capabilities.parts_max {
             return Err(format!(
-                "the message has {} parts and may have {}",
+                "has {} parts and must have at most {}: shorten it",
                 parts.len(),
                 self.capabilities.parts_max
             ));

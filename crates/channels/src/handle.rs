@@ -9,13 +9,13 @@ pub const HANDLE_CHARS_MAX: usize = 255;
 pub fn normalise(to: &str) -> Result<String, String> {
     let handle = to.trim();
     if handle.is_empty() {
-        return Err("'to' is empty; give the recipient's name".into());
+        return Err("must not be empty: give the recipient's name".into());
     }
     if handle.chars().count() > HANDLE_CHARS_MAX {
-        return Err(format!("'to' has more than {HANDLE_CHARS_MAX} characters"));
+        return Err(format!("must have at most {HANDLE_CHARS_MAX} characters"));
     }
     if let Some(hidden) = handle.chars().find(|&c| is_hidden(c)) {
-        return Err(format!("'to' holds the invisible character U+{:04X}; leave it out", hidden as u32));
+        return Err(format!("must not hold the invisible character U+{:04X}: leave it out", hidden as u32));
     }
     Ok(handle.to_owned())
 }

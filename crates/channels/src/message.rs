@@ -47,10 +47,10 @@ impl<'a> From<&Draft<'a>> for Message<'a> {
 /// The one part of a message, or why there is none. `bytes_max` bounds the JSON text.
 pub fn prepare(draft: &Draft<'_>, bytes_max: usize) -> Result<Vec<Part>, String> {
     let text = serde_json::to_string(&Message::from(draft))
-        .map_err(|error| format!("the message cannot be written as JSON: {error}"))?;
+        .map_err(|error| format!("cannot be written as JSON: {error}"))?;
     if text.len() > bytes_max {
         return Err(format!(
-            "the message has {} bytes as JSON and may have {bytes_max}; shorten it",
+            "has {} bytes as JSON and must have at most {bytes_max}: shorten it",
             text.len()
         ));
     }

@@ -246,6 +246,24 @@ mod tests {
         assert_eq!(of_body(deep.as_bytes()), None);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_left(text in ".*", body in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let waits = [of_headers([text.as_str()], Some(text.as_str()), NOW_MS), of_body(&body), of_body(text.as_bytes())];
+            proptest::prop_assert!(waits.into_iter().flatten().all(|wait| wait <= WAIT_MS_MAX));
+        }
+
+        #[test]
+        fn a_fraction_is_exact_to_the_millisecond_above(nanos in 0_u64..80_000_000_000_000) {
+            let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+            let expected = Some(nanos.div_ceil(1_000_000));
+            proptest::prop_assert_eq!(of_headers([text.as_str()], None, NOW_MS), expected);
+            // As a number JSON has it in binary: it may be one millisecond more, and never less.
+            let read = of_body(format!("{{\"retry_after\":{text}}}").as_bytes());
+            proptest::prop_assert!(read >= expected && read <= expected.map(|ms| ms + 1), "{:?} {:?}", read, expected);
+        }
+    }
+
     #[test]
     fn headers_and_body_are_both_heeded() {
         let mut headers = HeaderMap::new();

@@ -12,6 +12,8 @@ use switchboard_channels::exec::{Exec, OUTPUT_BYTES_MAX, Settings};
 use switchboard_channels::message;
 use switchboard_core::port::channel::{AddressKind, Channel, FailureClass, NotSent, Part, Performed};
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
 
 /// What a stand-in does with one message. It reads it, takes the next behaviour, and accepts by moving what it read in one step.
 const SCRIPT: &str = r#"
@@ -210,44 +212,58 @@ async fn arguments_are_no_shell_text() {
     assert_eq!(told(&seen), "$(id)_;_`id`_|_x");
 }
 
-/// The first child leaves a second one behind that holds its output open; both are gone afterwards.
+/// A pipe that a command's processes hold open, which shows when they are there and when they are gone.
+struct Alive {
+    folder: TempDir,
+    pipe: pipe::Receiver,
+}
+
+impl Alive {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let pipe = pipe::OpenOptions::new().open_receiver(&path).unwrap();
+        Self { folder, pipe }
+    }
+
+    fn path(&self) -> String {
+        self.folder.path().join("pipe").display().to_string()
+    }
+
+    async fn begins(&self) {
+        self.pipe.readable().await.unwrap();
+    }
+
+    /// Fails while a process is left over.
+    async fn ends(mut self) {
+        let mut text = String::new();
+        let read = self.pipe.read_to_string(&mut text);
+        tokio::time::timeout(Duration::from_secs(30), read).await.expect("a process is left over").unwrap();
+        assert_eq!(text, "started\n");
+    }
+}
+
+/// The first process leaves a second one behind that holds its output open; both are gone afterwards.
 #[tokio::test]
 async fn out_of_time_the_whole_group_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("alive");
-    let fifo = fifo.to_str().unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(fifo).status().unwrap().success());
-    let script = format!("(exec 4>{fifo}; echo started >&4; sleep 600) & wait");
-    let settings = Settings { timeout: Duration::from_millis(1500), ..settings(&["/bin/sh", "-c", &script]) };
-    let path = fifo.to_owned();
-    // Ends when nobody has the pipe open for writing any more.
-    let reader = tokio::task::spawn_blocking(move || fs::read_to_string(path));
+    let alive = Alive::new();
+    let script = format!("(exec 4>{}; echo started >&4; sleep 600) & wait", alive.path());
+    let settings = Settings { timeout: Duration::from_secs(3), ..settings(&["/bin/sh", "-c", &script]) };
     let reason = unknown(run(settings).await);
     assert!(reason.contains("out of time"), "{reason}");
-    let text = tokio::time::timeout(Duration::from_secs(30), reader).await.expect("a process is left over");
-    assert_eq!(text.unwrap().unwrap(), "started\n");
+    alive.ends().await;
 }
 
 #[tokio::test]
 async fn a_dropped_attempt_leaves_no_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("alive");
-    let fifo = fifo.to_str().unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(fifo).status().unwrap().success());
-    let script = format!("exec 4>{fifo}; echo started >&4; sleep 600 & wait");
-    let (path, (started, begun)) = (fifo.to_owned(), tokio::sync::oneshot::channel());
-    let reader = tokio::task::spawn_blocking(move || {
-        use std::io::Read;
-        let mut file = fs::File::open(path).unwrap();
-        file.read_exact(&mut [0; 8]).unwrap();
-        started.send(()).unwrap();
-        file.read_to_end(&mut Vec::new()).unwrap()
-    });
+    let alive = Alive::new();
+    let script = format!("exec 4>{}; echo started >&4; sleep 600 & wait", alive.path());
     tokio::select! {
         performed = run(settings(&["/bin/sh", "-c", &script])) => panic!("{performed:?}"),
-        begun = begun => begun.unwrap(),
+        () = alive.begins() => {}
     }
-    tokio::time::timeout(Duration::from_secs(30), reader).await.expect("a process is left over").unwrap();
+    alive.ends().await;
 }
 
 #[tokio::test]
@@ -256,7 +272,7 @@ async fn a_receipt_counts_whatever_follows_it() {
     let receipt = r#"echo '{"status":"sent","message_id":"m1"}'"#;
     assert_eq!(run(settings(&["/bin/sh", "-c", &format!("{receipt}; exit 7")])).await, sent("m1"));
     let late = format!("{receipt}; sleep 600");
-    let late = Settings { timeout: Duration::from_millis(1500), ..settings(&["/bin/sh", "-c", &late]) };
+    let late = Settings { timeout: Duration::from_secs(3), ..settings(&["/bin/sh", "-c", &late]) };
     assert_eq!(run(late).await, sent("m1"));
 }
 

@@ -326,3 +326,97 @@ impl Channel for FakeNetwork {
         Box::pin(self.bring_all(inbound))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchboard_core::outbound::gate::{Consent, Facts, clear};
+    use switchboard_core::port::channel::{Address, IncomingKind, Origin};
+    use switchboard_core::port::store::StoreError;
+
+    fn cleared(delivery: &str) -> Cleared {
+        let attempt = Attempt {
+            delivery: delivery.into(),
+            attempt: 1,
+            channel: "fake".into(),
+            to: Address { kind: AddressKind::Direct, handle: "ada".into() },
+            part: Part::default(),
+            place: (1, 1),
+            references: Vec::new(),
+            accepted_ms: 0,
+        };
+        let facts = Facts { now_ms: 0, consent: Consent::Given, forbidden_by: None, deadline_ms: None };
+        clear(attempt, &facts).unwrap()
+    }
+
+    fn text(event_id: &str) -> Incoming {
+        Incoming {
+            channel: "fake".into(),
+            event_id: event_id.into(),
+            from: "ada".into(),
+            origin: Origin::Claimed,
+            what: IncomingKind::Text { text: "yes".into() },
+            references: Vec::new(),
+            at_ms: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_attempt_is_held_in_the_middle() {
+        let (network, gate) = (FakeNetwork::new("fake"), Gate::new());
+        network.script([Script::held(&gate, Script::Taken("no answer".into()))]);
+        let performing = tokio::spawn({
+            let network = network.clone();
+            async move { network.perform(cleared("d1")).await }
+        });
+        gate.reached().await;
+        assert_eq!((network.attempts().len(), network.accepted().len()), (1, 0));
+        gate.open();
+        network.until_accepted(1).await;
+        assert_eq!(performing.await.unwrap(), Performed::Unknown { reason: "no answer".into() });
+    }
+
+    #[tokio::test]
+    async fn only_a_network_that_drops_repeats_does() {
+        let by_id = Capabilities { dedup: Dedup::ById, ..CAPABILITIES };
+        for (network, expected) in [(FakeNetwork::new("fake"), 2), (FakeNetwork::with("fake", by_id), 1)] {
+            for _ in 0..2 {
+                assert!(matches!(network.perform(cleared("d1")).await, Performed::Sent { .. }));
+            }
+            assert_eq!((network.attempts().len(), network.accepted().len()), (2, expected));
+        }
+    }
+
+    /// Takes everything, and remembers how the channel said it was.
+    #[derive(Default)]
+    struct Taker {
+        health: Mutex<Vec<Option<String>>>,
+    }
+
+    impl Inbound for Taker {
+        fn take(&self, incoming: Incoming) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
+            Box::pin(async move { Ok(Some(format!("thanks for {}", incoming.event_id))) })
+        }
+
+        fn health(&self, _channel: &str, fault: Option<String>) {
+            self.health.lock().push(fault);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_way_back_that_is_cut_brings_nothing_until_it_is_mended() {
+        let (network, taker) = (FakeNetwork::new("fake"), Arc::new(Taker::default()));
+        network.cut(Some("no network".into()));
+        network.offer(text("e1"));
+        let listening = tokio::spawn(network.clone().listen(taker.clone()));
+        while taker.health.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(network.acknowledged().is_empty());
+        network.cut(None);
+        network.until_acknowledged(1).await;
+        assert_eq!(network.replies(), ["thanks for e1"]);
+        assert_eq!(*taker.health.lock(), [Some("no network".to_owned()), None]);
+        listening.abort();
+    }
+}

@@ -258,7 +258,7 @@ async fn out_of_time_the_whole_group_is_killed() {
 #[tokio::test]
 async fn a_dropped_attempt_leaves_no_process() {
     let alive = Alive::new();
-    let script = format!("exec 4>{}; echo started >&4; sleep 600 & wait", alive.path());
+    let script = format!("exec 4>{}; sleep 600 & echo started >&4; wait", alive.path());
     tokio::select! {
         performed = run(settings(&["/bin/sh", "-c", &script])) => panic!("{performed:?}"),
         () = alive.begins() => {}

@@ -215,12 +215,13 @@ impl Embedded {
             clock: clock.clone(),
             entropy: Arc::new(SystemEntropy),
         };
+        let ports_clock = ports.clock.clone();
         let hub =
             Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
         if shared {
             tokio::spawn(keep_clock(store, clock, hub.stopping().clone()));
         }
-        crate::channels::open(&hub, config)?;
+        crate::channels::open(&hub, config, &ports_clock)?;
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), backend);

@@ -27,7 +27,7 @@ pub struct Channel {
     pub password_env: Option<String>,
     /// email: the file (mode 0600) that holds its password.
     pub password_file: Option<String>,
-    /// email: a PEM file with the authority of the servers' certificates, if the system does not know it.
+    /// email, webhook: a PEM file with the authority of the servers' certificates, if the system does not know it.
     pub ca_file: Option<String>,
     /// email: the folder that answers arrive in.
     pub folder: Option<String>,
@@ -37,6 +37,8 @@ pub struct Channel {
     pub relay_dedups: bool,
     /// webhook: where messages are posted.
     pub target: Option<String>,
+    /// webhook: the variable that holds the target, where the address itself is a secret.
+    pub target_env: Option<String>,
     /// webhook: the variable that holds the secret, `whsec_…`; several with commas while keys are changed.
     pub secret_env: Option<String>,
     /// webhook: the file (mode 0600) that holds it.
@@ -47,8 +49,10 @@ pub struct Channel {
     pub command: Vec<String>,
     /// exec: where it runs.
     pub workdir: Option<String>,
-    /// exec: variables that it may see.
+    /// exec: the hub's variables that it may see; all others are hidden from it.
     pub env: Vec<String>,
+    /// exec: whether the program drops a delivery that it has seen before.
+    pub drops_repeats: bool,
     /// Seconds that one attempt may take.
     pub timeout_s: Option<u32>,
 }

@@ -614,6 +614,8 @@ pub enum Bench {
     Bus(BenchBus),
     /// Reading pages of history.
     Page(BenchPage),
+    /// Messages to people: what a decision costs, how many are accepted and delivered to a sink in this process.
+    Outbound(BenchOutbound),
 }
 
 /// `bench bus`.
@@ -654,6 +656,23 @@ pub struct BenchHubs {
     /// The doorbell of the nodes: `nats://…` or `postgres`.
     #[arg(long, value_name = "URL", requires = "store")]
     pub doorbell: Option<String>,
+}
+
+/// `bench outbound`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchOutbound {
+    /// Calls under way at a time.
+    #[arg(long, default_value_t = 256)]
+    pub in_flight: usize,
+    /// Addresses that the messages go to.
+    #[arg(long, default_value_t = 4096)]
+    pub targets: u64,
+    /// How long to measure each part.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Bytes of text in each message.
+    #[arg(long, default_value_t = 350)]
+    pub body_bytes: usize,
 }
 
 /// `bench page`.

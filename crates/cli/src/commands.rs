@@ -44,6 +44,7 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
         Command::Restore(restore) => restore::run(global, output, &restore).await,
         Command::Store(command) => store::run(global, output, command).await,
         Command::Bench(Bench::Bus(bench)) => bench::bus(global, output, &bench).await,
+        Command::Bench(Bench::Outbound(bench)) => bench::outbound::run(output, &bench).await,
         Command::Bench(Bench::Page(bench)) => bench::page(global, output, &bench).await,
         Command::Log(command) => log::run(global, output, &command).await,
         Command::Backup(backup) => backup::run(global, output, &backup).await,

@@ -17,6 +17,7 @@ use switchboard_core::outbound::write::{
     ConsentRule, Hold, LimitTake, NewSend, OutboundOutcome, OutboundWrite,
 };
 use switchboard_core::port::channel::{Address, AddressKind, Button, Channel, Draft, MessageKind};
+use switchboard_core::port::store::StoreError;
 use switchboard_core::principal::Principal;
 use switchboard_core::random;
 use switchboard_core::time::WallMs;
@@ -50,7 +51,13 @@ pub async fn send_waiting(
     wait: Duration,
 ) -> Result<MessageReceipt, Detail> {
     let sent = accept(hub, who, agent, params).await;
-    let (send_id, deduplicated) = sent.inspect_err(|detail| hub.refused(TOOL, &who.instance_id, detail))?;
+    let Accepted { send_id, deduplicated, at_once } =
+        sent.inspect_err(|detail| hub.refused(TOOL, &who.instance_id, detail))?;
+    if let Some(receipt) =
+        at_once.filter(|receipt| wait.is_zero() || receipt.state.as_deref() != Some("sending"))
+    {
+        return Ok(receipt);
+    }
     let id = &send_id;
     let look = || {
         let look = async move {
@@ -95,23 +102,31 @@ impl Call<'_> {
     }
 }
 
-async fn accept(
-    hub: &Arc<Hub>,
-    who: &Principal,
-    agent: &str,
-    params: &Value,
-) -> Result<(String, bool), Detail> {
+/// What is known when the commit is done.
+struct Accepted {
+    send_id: String,
+    deduplicated: bool,
+    /// The receipt, where nothing more has to be read for it.
+    at_once: Option<MessageReceipt>,
+}
+
+/// Everything that is decided before the commit: reads the call, asks the policy, prepares what is sent. Changes nothing.
+pub fn weigh(hub: &Hub, who: &Principal, agent: &str, params: &Value) -> Result<NewSend, Detail> {
     permit(who, Act::UseBus)?;
     let call = read(hub, params)?;
     let ruling = rule(hub, who, agent, &call)?;
+    build(hub, who, agent, &call, &ruling)
+}
+
+async fn accept(hub: &Arc<Hub>, who: &Principal, agent: &str, params: &Value) -> Result<Accepted, Detail> {
     for _ in 0..CODES_TRIED {
-        let new = build(hub, who, agent, &call, &ruling)?;
+        let new = weigh(hub, who, agent, params)?;
         match commit(hub, new).await? {
             Some(done) => return Ok(done),
             None => continue, // the short code is taken
         }
     }
-    Err(refusal::store(&switchboard_core::port::store::StoreError::Overloaded))
+    Err(refusal::store(&StoreError::Overloaded))
 }
 
 fn read<'a>(hub: &Hub, params: &'a Value) -> Result<Call<'a>, Detail> {
@@ -247,9 +262,9 @@ pub(super) fn consent_rule(channel: &dyn Channel) -> ConsentRule {
     }
 }
 
-// The public id, and whether it is a repeat; `None` when the short code is taken.
-async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<(String, bool)>, Detail> {
-    let send_id = new.send_id.clone();
+// `None` when the short code is taken.
+async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail> {
+    let mut receipt = view::accepted(&new);
     let asks = approval_requests(hub, &new);
     let mut writes = vec![Write::Outbound(OutboundWrite::Submit(Box::new(new)))];
     // In one transaction: what is held is never without those who are asked. They refer to it, and go nowhere when it is not there.
@@ -259,8 +274,15 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<(String, bool)>, 
         Some(Outcome::Outbound(outcome)) => {
             hub.outbound_changed(&outcome);
             match outcome {
-                OutboundOutcome::Repeat(first) => Ok(Some((first.send_id, true))),
-                _ => Ok(Some((send_id, false))),
+                OutboundOutcome::Repeat(first) => {
+                    Ok(Some(Accepted { send_id: first.send_id, deduplicated: true, at_once: None }))
+                }
+                OutboundOutcome::Accepted { state, .. } => {
+                    view::now_in(&mut receipt, state);
+                    let send_id = receipt.send_id.clone().unwrap_or_default();
+                    Ok(Some(Accepted { send_id, deduplicated: false, at_once: Some(receipt) }))
+                }
+                _ => Err(refusal::store(&no_outcome())),
             }
         }
         Some(Outcome::Refused(Refusal::NameTaken)) => Ok(None),
@@ -271,10 +293,12 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<(String, bool)>, 
             Err(refusal::of(&Refusal::DeadlinePast).field("deadline_ms"))
         }
         Some(Outcome::Refused(other)) => Err(refusal::of(&other)),
-        _ => Err(refusal::store(&switchboard_core::port::store::StoreError::Inconsistent(
-            "a send without an outcome".into(),
-        ))),
+        _ => Err(refusal::store(&no_outcome())),
     }
+}
+
+fn no_outcome() -> StoreError {
+    StoreError::Inconsistent("a send without an outcome".into())
 }
 
 // Messages to those who are asked for an approval besides the console.

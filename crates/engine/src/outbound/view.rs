@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use std::time::Duration;
 use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState};
-use switchboard_core::outbound::write::LimitTake;
+use switchboard_core::outbound::write::{LimitTake, NewSend};
 use switchboard_core::port::channel::{AddressKind, MessageKind};
 use switchboard_core::principal::Principal;
 use switchboard_core::rights::Right;
@@ -54,27 +54,53 @@ pub(super) async fn detail(hub: &Hub, send_id: &str) -> Result<SendDetail, Detai
 #[must_use]
 pub fn receipt(detail: &SendDetail, deduplicated: bool) -> MessageReceipt {
     let send = &detail.send;
-    let delivered = matches!(send.state, SendState::Open | SendState::Delivered | SendState::Answered);
-    let reason = match send.state {
-        _ if delivered => None,
-        SendState::Held => Some("it waits for an approval".to_owned()),
-        SendState::Queued => Some("it waits until the person has answered the question before it".to_owned()),
-        SendState::Sending => {
-            Some(send.reason.clone().unwrap_or_else(|| "it was accepted and is on its way".to_owned()))
-        }
-        _ => send.reason.clone(),
-    };
-    MessageReceipt {
+    let mut receipt = MessageReceipt {
         channel: send.channel.clone(),
         message_id: detail.parts.first().and_then(|part| part.message_id.clone()),
         topic_id: send.topic_id.clone(),
         deduplicated,
-        delivered,
-        reason,
-        queued: send.state == SendState::Queued,
+        delivered: false,
+        reason: send.reason.clone(),
+        queued: false,
         send_id: Some(send.send_id.clone()),
-        state: Some(send.state.as_str().to_owned()),
+        state: None,
         approval_id: detail.approval.as_ref().map(|approval| approval.approval_id.clone()),
+    };
+    now_in(&mut receipt, send.state);
+    receipt
+}
+
+/// The receipt of a send that has just been accepted, but for its state.
+pub(super) fn accepted(new: &NewSend) -> MessageReceipt {
+    MessageReceipt {
+        channel: new.channel.clone(),
+        message_id: None,
+        topic_id: new.topic_id.clone(),
+        deduplicated: false,
+        delivered: false,
+        reason: None,
+        queued: false,
+        send_id: Some(new.send_id.clone()),
+        state: None,
+        approval_id: new.hold.as_ref().map(|hold| hold.approval_id.clone()),
+    }
+}
+
+/// Puts a state into a receipt, with what it means.
+pub(super) fn now_in(receipt: &mut MessageReceipt, state: SendState) {
+    receipt.delivered = matches!(state, SendState::Open | SendState::Delivered | SendState::Answered);
+    receipt.queued = state == SendState::Queued;
+    receipt.state = Some(state.as_str().to_owned());
+    let usual = match state {
+        SendState::Held => Some("it waits for an approval"),
+        SendState::Queued => Some("it waits until the person has answered the question before it"),
+        SendState::Sending => Some("it was accepted and is on its way"),
+        _ => None,
+    };
+    if receipt.delivered {
+        receipt.reason = None;
+    } else if receipt.reason.is_none() {
+        receipt.reason = usual.map(str::to_owned);
     }
 }
 

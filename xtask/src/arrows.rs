@@ -50,7 +50,7 @@ const CONFINED: [(&str, &[&str]); 23] = [
     ("reqwest", &["switchboard-client"]),
     ("tokio-tungstenite", &["switchboard-client"]),
     ("clap", &["switchboard"]),
-    ("toml", &["switchboard"]),
+    ("toml", &["switchboard-core", "switchboard"]),
     ("tracing-subscriber", &["switchboard"]),
     ("tracing-opentelemetry", &["switchboard"]),
     ("opentelemetry", &["switchboard"]),

@@ -12,6 +12,7 @@ pub mod keys;
 pub mod ledger;
 pub mod limits;
 pub mod log;
+pub mod policy;
 pub mod port;
 pub mod principal;
 pub mod random;

@@ -17,6 +17,7 @@ pub mod inbox;
 pub mod manage;
 mod nodes;
 pub mod once;
+pub mod policy;
 pub mod presence;
 pub mod read;
 pub mod refusal;
@@ -28,5 +29,5 @@ pub mod submit;
 mod timers;
 pub mod viewer;
 
-pub use hub::{Founding, Hub, Ports};
+pub use hub::{Founding, Hub, Ports, StartError};
 pub use settings::Settings;

@@ -4,6 +4,7 @@ mod credentials;
 mod log;
 mod networks;
 mod overview;
+mod policy;
 
 use crate::Doors;
 use utoipa_axum::router::OpenApiRouter;
@@ -28,6 +29,9 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(networks::task_list))
         .routes(routes!(networks::task_approve))
         .routes(routes!(networks::task_decline))
+        .routes(routes!(policy::policy_show))
+        .routes(routes!(policy::policy_reload))
+        .routes(routes!(policy::policy_explain))
         .routes(routes!(log::log_page))
         .routes(routes!(log::log_verify))
 }

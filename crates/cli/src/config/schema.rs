@@ -2,6 +2,7 @@
 
 use super::hidden::Hidden;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// One section of the file.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +112,12 @@ schema! {
         credentials_file: Option<String> = None, "\"/run/secrets/switchboard.creds\"";
         /// A PEM file with the authority of the NATS server's certificate, if the system does not know it.
         ca_file: Option<String> = None, "\"/etc/switchboard/nats-ca.pem\"";
+    }
+    /// What agents may do with the tools that reach people.
+    policy: Policy {
+        /// The directory with the rules, which must be there. Relative to the directory of this file. Without it: `policies` in the
+        /// data directory, if it is there. `switchboard policy check` reads it.
+        dir: Option<PathBuf> = None, "\"policies\"";
     }
     /// How long messages are kept.
     retention: Retention {

@@ -411,6 +411,40 @@ fn cases_say_what_is_expected() {
     }
 }
 
+/// The files that the guide shows, by name.
+fn guide() -> Vec<(String, String)> {
+    let page = include_str!("../../../../docs/guide/policy.md");
+    let mut files: Vec<(String, String)> = Vec::new();
+    for line in page.lines() {
+        let named = line.strip_prefix("`policies/").and_then(|rest| rest.split_once('`'));
+        if let Some((name, _)) = named {
+            files.push((name.into(), String::new()));
+        } else if let (Some((_, text)), Some(code)) = (files.last_mut(), line.strip_prefix("    ")) {
+            text.extend([code, "\n"]);
+        } else if line.starts_with('#') && !files.is_empty() {
+            break;
+        }
+    }
+    files
+}
+
+#[test]
+fn the_guides_examples_are_rules_and_their_cases_hold() {
+    let (cases, rules): (Vec<_>, Vec<_>) =
+        guide().into_iter().partition(|(name, _)| name.ends_with(cases::SUFFIX));
+    let policy = Policy::load(&rules).unwrap_or_else(|faults| panic!("{}", listed(&faults)));
+    assert!(policy.rules().len() >= 8, "{}", policy.rules().len());
+    let cases = cases::load(&cases, &policy).unwrap_or_else(|faults| panic!("{}", listed(&faults)));
+    assert!(cases.len() >= 3);
+    for case in cases {
+        let ran = case.run(&policy);
+        assert!(ran.ok, "{}: {ran:?}", case.name);
+    }
+    let shown = json!({ "channel": "slack", "to": "#ops", "body": "ＷＩＲＥ trаns**fer**" });
+    let verdict = decide(&policy, &shown).verdict;
+    assert_eq!(&*verdict.ruling().expect("refused").rule, "words.toml#deny_keyword:fraud");
+}
+
 proptest! {
     #[test]
     fn any_file_is_rules_or_faults(text in "\\PC{0,200}|(\\[\\[(deny_tool|require_approval)\\]\\]\n|tool = \"messaging.send\"\n|param = \"to\"\n|pattern = '[a(*]{0,3}'\n|negate = true\n){0,8}") {

@@ -52,7 +52,7 @@ const CONFINED: [(&str, &[&str]); 23] = [
     ("reqwest", &["switchboard-client", "switchboard-channels"]),
     ("tokio-tungstenite", &["switchboard-client"]),
     ("clap", &["switchboard"]),
-    ("toml", &["switchboard"]),
+    ("toml", &["switchboard-core", "switchboard"]),
     ("tracing-subscriber", &["switchboard"]),
     ("tracing-opentelemetry", &["switchboard"]),
     ("opentelemetry", &["switchboard"]),

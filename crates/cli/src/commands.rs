@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod log;
 pub mod mcp;
 pub mod people;
+pub mod policy;
 pub mod restore;
 pub mod search;
 pub mod send;
@@ -49,6 +50,7 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
         Command::Log(command) => log::run(global, output, &command).await,
         Command::Backup(backup) => backup::run(global, output, &backup).await,
         Command::Inbox(inbox) => inbox::run(global, output, &inbox).await,
+        Command::Policy(command) => policy::run(global, output, command).await,
         command => on_hub(&Api::find(global)?, output, command).await,
     }
 }

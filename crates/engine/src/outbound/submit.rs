@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::refusal;
 use crate::submit::permit;
 use futures_util::FutureExt as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::digest::framed;
@@ -121,9 +121,9 @@ pub fn weigh(hub: &Hub, who: &Principal, agent: &str, params: &Value) -> Result<
 async fn accept(hub: &Arc<Hub>, who: &Principal, agent: &str, params: &Value) -> Result<Accepted, Detail> {
     for _ in 0..CODES_TRIED {
         let new = weigh(hub, who, agent, params)?;
-        match commit(hub, new).await? {
-            Some(done) => return Ok(done),
-            None => continue, // the short code is taken
+        // None: the short code is taken.
+        if let Some(done) = commit(hub, new).await? {
+            return Ok(done);
         }
     }
     Err(refusal::store(&StoreError::Overloaded))
@@ -184,7 +184,9 @@ struct Ruling {
 }
 
 fn rule(hub: &Hub, who: &Principal, agent: &str, call: &Call<'_>) -> Result<Ruling, Detail> {
-    let verdict = super::view::verdict(hub, who, agent, call.params)?;
+    let no_params = Map::new();
+    let params = call.params.as_object().unwrap_or(&no_params);
+    let verdict = view::verdict(hub, who, agent, params, (call.channel.name(), &call.to))?;
     let mut limits = verdict.limits;
     if limits.is_empty() {
         let (instance, rate) = (&who.instance_id, hub.settings.outbound.default_rate);
@@ -302,23 +304,23 @@ fn no_outcome() -> StoreError {
 }
 
 // Messages to those who are asked for an approval besides the console.
-fn approval_requests(hub: &Hub, held: &NewSend) -> Vec<NewSend> {
-    let Some(hold) = &held.hold else { return Vec::new() };
+fn approval_requests(hub: &Hub, parked: &NewSend) -> Vec<NewSend> {
+    let Some(hold) = &parked.hold else { return Vec::new() };
     let approvers = &hub.settings.outbound.approvers;
-    approvers.iter().filter_map(|(channel, to)| approval_request(hub, held, hold, channel, to)).collect()
+    approvers.iter().filter_map(|(channel, to)| approval_request(hub, parked, hold, channel, to)).collect()
 }
 
-fn approval_request(hub: &Hub, held: &NewSend, hold: &Hold, channel: &str, to: &str) -> Option<NewSend> {
+fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to: &str) -> Option<NewSend> {
     let told = |sentence: String| tracing::warn!(channel, sentence, "an approver cannot be asked");
     let channel = hub.outbound.registry.find(channel).map_err(told).ok()?;
     let handle = channel.normalise(AddressKind::Direct, to).map_err(told).ok()?;
     let short = code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN);
-    let quoted: Vec<_> = held.body.lines().map(|line| format!("> {line}")).collect();
+    let quoted: Vec<_> = parked.body.lines().map(|line| format!("> {line}")).collect();
     let body = format!(
         "**{}** wants to write to **{}** on {}:\n\n{}\n\nRule: {}. Reply with `approve` or `deny`.",
-        plain(&held.agent),
-        plain(&held.to_text),
-        held.channel,
+        plain(&parked.agent),
+        plain(&parked.to_text),
+        parked.channel,
         quoted.join("\n"),
         plain(&hold.rule),
     );
@@ -356,7 +358,7 @@ fn approval_request(hub: &Hub, held: &NewSend, hold: &Hold, channel: &str, to: &
         parts,
         limits: Vec::new(),
         hold: None,
-        about: Some(held.send_id.clone()),
+        about: Some(parked.send_id.clone()),
     })
 }
 

@@ -34,6 +34,8 @@ const KEYS: u64 = 64;
 /// How long what was accepted may take to be delivered.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+static CLOCK: std::sync::LazyLock<SystemClock> = std::sync::LazyLock::new(SystemClock::default);
+
 const CAPABILITIES: Capabilities = Capabilities {
     direct: true,
     shared: false,
@@ -137,20 +139,20 @@ async fn measure(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Report, Detail
     }
     let decision_us = decisions(hub, bench)?;
     let deliver_ms = deliveries(hub, bench).await?;
-    let (clock, before) = (SystemClock::default(), taken.load(Ordering::Relaxed));
-    let began = clock.monotonic();
+    let before = taken.load(Ordering::Relaxed);
+    let began = CLOCK.monotonic();
     let accepted = flood(hub, bench, u64::MAX).await?;
-    let accepted_per_s = rate(accepted, clock.monotonic() - began);
-    while taken.load(Ordering::Relaxed) - before < accepted && clock.monotonic() - began < PATIENCE {
+    let accepted_per_s = rate(accepted, since(began));
+    while taken.load(Ordering::Relaxed) - before < accepted && since(began) < PATIENCE {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let delivered = taken.load(Ordering::Relaxed) - before;
-    let delivered_per_s = rate(delivered, clock.monotonic() - began);
-    let began = clock.monotonic();
+    let delivered_per_s = rate(delivered, since(began));
+    let began = CLOCK.monotonic();
     let repeated = flood(hub, bench, KEYS).await?;
-    let duplicates_per_s = rate(repeated, clock.monotonic() - began);
+    let duplicates_per_s = rate(repeated, since(began));
     for number in 0..BROKEN {
-        send(hub, &call("broken", number, bench, Value::Null), Duration::ZERO).await?;
+        send(hub, &call("broken", number, bench, &Value::Null), Duration::ZERO).await?;
     }
     let deliver_beside_failing_ms = deliveries(hub, bench).await?;
     Ok(Report {
@@ -169,32 +171,36 @@ async fn send(hub: &Arc<Hub>, params: &Value, wait: Duration) -> Result<(), Deta
     submit::send_waiting(hub, &hub.owner(), "bench", params, wait).await.map(drop)
 }
 
-fn call(channel: &str, number: u64, bench: &BenchOutbound, key: Value) -> Value {
+fn call(channel: &str, number: u64, bench: &BenchOutbound, key: &Value) -> Value {
     let to = format!("target-{}", number % bench.targets);
     let body = "x".repeat(bench.body_bytes);
     json!({ "channel": channel, "to": to, "message_kind": "notice", "body": body, "idempotency_key": key })
 }
 
 fn decisions(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Quantiles, Detail> {
-    let (clock, owner, mut spread) = (SystemClock::default(), hub.owner(), Histogram::new());
+    let (owner, mut spread) = (hub.owner(), Histogram::new());
     for number in 0..DECISIONS {
-        let params = call("sink", number, bench, json!("k"));
-        let began = clock.monotonic();
+        let params = call("sink", number, bench, &json!("k"));
+        let began = CLOCK.monotonic();
         submit::weigh(hub, &owner, "bench", &params)?;
         // A thousand times as long: what is told as milliseconds is microseconds.
-        spread.add(nanoseconds((clock.monotonic() - began) * 1000));
+        spread.add(nanoseconds(since(began) * 1000));
     }
     Ok(spread.quantiles())
 }
 
 async fn deliveries(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Quantiles, Detail> {
-    let (clock, mut spread) = (SystemClock::default(), Histogram::new());
+    let mut spread = Histogram::new();
     for number in 0..DELIVERIES {
-        let began = clock.monotonic();
-        send(hub, &call("sink", number, bench, Value::Null), Duration::from_secs(10)).await?;
-        spread.add(nanoseconds(clock.monotonic() - began));
+        let began = CLOCK.monotonic();
+        send(hub, &call("sink", number, bench, &Value::Null), Duration::from_secs(10)).await?;
+        spread.add(nanoseconds(since(began)));
     }
     Ok(spread.quantiles())
+}
+
+fn since(began: Duration) -> Duration {
+    CLOCK.monotonic().saturating_sub(began)
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -204,15 +210,16 @@ fn nanoseconds(time: Duration) -> u64 {
 // Calls, as many at a time as asked for, until the time is over; how many were answered. There are so many different ones.
 async fn flood(hub: &Arc<Hub>, bench: &BenchOutbound, different: u64) -> Result<u64, Detail> {
     let (next, time) = (Arc::new(AtomicU64::new(0)), Duration::from_secs_f64(bench.seconds));
+    let began = CLOCK.monotonic();
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..bench.in_flight {
         let (hub, bench, next) = (hub.clone(), bench.clone(), next.clone());
         callers.spawn(async move {
-            let (clock, mut answered) = (SystemClock::default(), 0);
-            while clock.monotonic() < time {
+            let mut answered = 0;
+            while since(began) < time {
                 let number = next.fetch_add(1, Ordering::Relaxed) % different;
                 let key = json!(format!("{different}-{number}"));
-                send(&hub, &call("sink", number, &bench, key), Duration::ZERO).await?;
+                send(&hub, &call("sink", number, &bench, &key), Duration::ZERO).await?;
                 answered += 1;
             }
             Ok::<u64, Detail>(answered)

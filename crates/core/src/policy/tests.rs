@@ -76,6 +76,20 @@ fn each_kind_of_rule() {
             hello(),
             "deny allow_tool_param:1",
         ),
+    ];
+    verdicts(table);
+}
+
+fn verdicts<const N: usize>(table: [(String, Map<String, Value>, &str); N]) {
+    for (text, params, expected) in table {
+        assert_eq!(verdict(&text, &params), expected, "{text}");
+    }
+}
+
+#[test]
+fn patterns_approvals_and_limits() {
+    let m = "tool = \"messaging.send\"\n";
+    let table = [
         (
             format!("[[deny_tool_param_matching]]\n{m}param = \"body\"\npattern = '^h.l+o$'\n"),
             hello(),
@@ -123,9 +137,7 @@ fn each_kind_of_rule() {
         ),
         (format!("[[rate_limit_tool]]\n{m}max_calls = 1\ninterval_secs = 1\n"), hello(), "allow"),
     ];
-    for (text, params, expected) in table {
-        assert_eq!(verdict(&text, &params), expected, "{text}");
-    }
+    verdicts(table);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! To add a verb: a variant here and its outcome, its `apply` in every backend, its case in the conformance suite.
 
+use crate::console::ConsoleWrite;
 use crate::event::EventKind;
 use crate::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use crate::log::{Checkpoint, Entry};
@@ -402,6 +403,8 @@ pub enum Write {
         /// Makes the stored answer. A refusal of `inner` is not stored: the request may be tried again.
         render: Render,
     },
+    /// Who may enter the console. → what [`ConsoleWrite`] says.
+    Console(ConsoleWrite),
     /// Proves that a write reaches the disk. → [`Outcome::Done`].
     Probe,
     /// Stores a signed checkpoint. → [`Outcome::Done`].
@@ -451,6 +454,7 @@ impl Write {
             Self::AdvanceInbox { .. } => "inbox.advance",
             Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.verb(),
             Self::TakeLease { .. } => "node.lease",
+            Self::Console(write) => write.verb(),
             Self::Probe => "store.probe",
             Self::Checkpoint(_) => "log.checkpoint",
             Self::Log(_) => "log.note",
@@ -576,6 +580,11 @@ pub enum Outcome {
     Lease {
         /// Higher than that of every holder before.
         fence: u64,
+    },
+    /// A session of the console has begun.
+    Entered {
+        /// Whose it is.
+        person: PersonNo,
     },
     /// It is done.
     Done,

@@ -97,6 +97,7 @@ pub struct Hub {
     /// Counters.
     pub counters: Counters,
     pub(crate) refusals: Refusals,
+    pub(crate) console: crate::console::Desk,
     /// Open sessions.
     pub sessions: crate::session::Sessions,
     pub(crate) polls: crate::read::poll::Polls,
@@ -135,6 +136,7 @@ impl Hub {
             credentials: Credentials::default(),
             counters: Counters::default(),
             refusals: Refusals::default(),
+            console: crate::console::Desk::default(),
             sessions: crate::session::Sessions::default(),
             polls: crate::read::poll::Polls::default(),
             vaults: RwLock::default(),

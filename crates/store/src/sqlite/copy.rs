@@ -68,6 +68,12 @@ pub(crate) const TABLES: &[Table] = &[
     Table { name: "idempotency", columns: "scope, key, digest, body, at_ms" },
     Table { name: "log", columns: "commit_no, at_ms, entries, digest" },
     Table { name: "checkpoints", columns: "commit_no, digest, signature" },
+    Table { name: "console_links", columns: "hash, person, expires_at_ms" },
+    Table { name: "console_passwords", columns: "person, verifier, changed_ms" },
+    Table {
+        name: "console_sessions",
+        columns: "hash, session_id, person, browser, created_ms, seen_ms, ends_ms",
+    },
     // So that fences go on growing.
     Table { name: "leases", columns: "name, holder, fence, until_ms" },
 ];

@@ -7,10 +7,11 @@ use crate::Problems;
 use crate::metadata::{Graph, Kind, Package};
 
 /// For each crate of the workspace, the workspace crates it may link.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("switchboard-protocol", &[]),
     ("switchboard-core", &[]),
     ("switchboard-store", &["switchboard-core"]),
+    ("switchboard-channels", &["switchboard-core"]),
     ("switchboard-engine", &["switchboard-core", "switchboard-protocol"]),
     ("switchboard-server", &["switchboard-core", "switchboard-protocol", "switchboard-engine"]),
     ("switchboard-client", &["switchboard-protocol"]),
@@ -19,10 +20,11 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("xtask", &[]),
 ];
 
-const EVERYTHING: [&str; 6] = [
+const EVERYTHING: [&str; 7] = [
     "switchboard-protocol",
     "switchboard-core",
     "switchboard-store",
+    "switchboard-channels",
     "switchboard-engine",
     "switchboard-server",
     "switchboard-client",
@@ -47,7 +49,7 @@ const CONFINED: [(&str, &[&str]); 23] = [
     ("utoipa", &["switchboard-server"]),
     ("utoipa-axum", &["switchboard-server"]),
     ("prometheus-client", &["switchboard-server"]),
-    ("reqwest", &["switchboard-client"]),
+    ("reqwest", &["switchboard-client", "switchboard-channels"]),
     ("tokio-tungstenite", &["switchboard-client"]),
     ("clap", &["switchboard"]),
     ("toml", &["switchboard"]),

@@ -13,6 +13,7 @@ pub mod keys;
 pub mod ledger;
 pub mod limits;
 pub mod log;
+pub mod outbound;
 pub mod port;
 pub mod principal;
 pub mod random;

@@ -7,6 +7,8 @@ use crate::console::ConsoleWrite;
 use crate::event::EventKind;
 use crate::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use crate::log::{Checkpoint, Entry};
+use crate::outbound::gate::Consent;
+use crate::outbound::write::{OutboundOutcome, OutboundWrite};
 use crate::principal::InstanceKind;
 use crate::rights::Rights;
 use crate::time::WallMs;
@@ -403,6 +405,8 @@ pub enum Write {
         /// Makes the stored answer. A refusal of `inner` is not stored: the request may be tried again.
         render: Render,
     },
+    /// A change of the outbound plane. → [`Outcome::Outbound`] or a [`Refusal`].
+    Outbound(OutboundWrite),
     /// Who may enter the console. → what [`ConsoleWrite`] says.
     Console(ConsoleWrite),
     /// Proves that a write reaches the disk. → [`Outcome::Done`].
@@ -454,6 +458,7 @@ impl Write {
             Self::AdvanceInbox { .. } => "inbox.advance",
             Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.verb(),
             Self::TakeLease { .. } => "node.lease",
+            Self::Outbound(write) => write.verb(),
             Self::Console(write) => write.verb(),
             Self::Probe => "store.probe",
             Self::Checkpoint(_) => "log.checkpoint",
@@ -470,6 +475,7 @@ impl Write {
             Self::HandoffOffer { frame, .. } | Self::HandoffSettle { frame, .. } => frame.len(),
             Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.size(),
             Self::Log(entries) => entries.len() * 512,
+            Self::Outbound(write) => write.size(),
             _ => 0,
         }
     }
@@ -581,6 +587,8 @@ pub enum Outcome {
         /// Higher than that of every holder before.
         fence: u64,
     },
+    /// What became of a change of the outbound plane.
+    Outbound(OutboundOutcome),
     /// A session of the console has begun.
     Entered {
         /// Whose it is.
@@ -652,6 +660,15 @@ pub enum Refusal {
     },
     /// The handoff is settled or past its deadline.
     HandoffClosed,
+    /// The recipient may not be reached.
+    NoConsent(Consent),
+    /// A rate limit is used up.
+    LimitReached {
+        /// The rule that sets it.
+        rule: String,
+        /// When the next call is taken, in milliseconds from now.
+        retry_after_ms: WallMs,
+    },
     /// Another node holds the lease.
     Leased,
     /// Another node has taken the lease since.

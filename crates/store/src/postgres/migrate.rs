@@ -34,6 +34,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         compatible_from: 3,
     },
     Migration {
+        number: 4,
+        name: "0004_outbound.sql",
+        sql: include_str!("../../migrations/postgres/0004_outbound.sql"),
+        compatible_from: 3,
+    },
+    Migration {
         number: 5,
         name: "0005_console.sql",
         sql: include_str!("../../migrations/postgres/0005_console.sql"),

@@ -16,6 +16,7 @@ mod lease;
 mod log;
 pub(crate) mod notice;
 mod once;
+pub(crate) mod outbound;
 mod presence;
 mod receipt;
 mod swarm;
@@ -114,6 +115,7 @@ fn dispatch_room(tx: &mut impl Tx, write: &Write) -> Applied {
         Write::AdvanceInbox { instance, agent, positions } => {
             receipt::advance_inbox(tx, *instance, agent, positions)
         }
+        Write::Outbound(write) => outbound::apply(tx, write),
         Write::Console(write) => console::apply(tx, write),
         Write::Probe => log::probe(tx),
         Write::Checkpoint(checkpoint) => log::checkpoint(tx, checkpoint),

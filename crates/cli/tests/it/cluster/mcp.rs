@@ -21,7 +21,11 @@ async fn a_session_is_unknown_to_other_nodes_and_its_client_begins_a_new_one() {
     assert_eq!((answer.status, &answer.message["error"]["code"]), (404, &json!("not_found")));
     assert_eq!(moved.get(&[]).await.status, 404);
     let again = Mcp::open_at(&running[1].url, &token.bearer).await;
-    assert!(again.done("bus_search", json!({ "query": "first node" })).await.text.contains("on the first"));
+    // The index follows the log in its own time.
+    until("the message is found", PATIENCE, async || {
+        again.done("bus_search", json!({ "query": "first node" })).await.text.contains("on the first")
+    })
+    .await;
     assert_eq!(first.request("tools/list", json!({})).await.status, 200, "the old one is there all the same");
 }
 

@@ -52,7 +52,11 @@
   document.addEventListener("scroll", () => { atEnd = isAtEnd(); }, { passive: true });
 
   document.addEventListener("htmx:sse:after:connection", () => showLive(true));
-  document.addEventListener("htmx:sse:error", () => showLive(false));
+  document.addEventListener("htmx:sse:after:message", () => localTimes(document));
+  document.addEventListener("htmx:sse:error", (event) => {
+    showLive(false);
+    if (event.detail?.status === 401) location.reload();
+  });
   document.addEventListener("htmx:sse:close", () => showLive(false));
   // The session has ended: the page says so by being asked for again.
   document.addEventListener("session-ended", () => location.reload());

@@ -5,7 +5,8 @@ mod hub;
 mod person;
 
 pub use bus::{
-    Agent, AgentList, AgentState, Agents, Channel, ChannelList, ChannelRow, Channels, Compose, Message, Reply, Talk,
+    Agent, AgentList, AgentState, Agents, Channel, ChannelList, ChannelRow, Channels, Compose, Message,
+    Reply, Talk,
 };
 pub use hub::{Figures, Filter, Ledger, LogEntry, LogPage, Overview, TaskRow, Tasks, Verified};
 pub use person::{Enter, Failed, Session, Settings, SignIn};

@@ -97,7 +97,9 @@ impl Section {
             Self::Tasks => "M4 6l1.5 1.5L8 5M4 12l1.5 1.5L8 11M4 18l1.5 1.5L8 17M11 6h9M11 12h9M11 18h9",
             Self::Log => "M6 3h9l4 4v14H6zM9 9h5M9 13h7M9 17h7",
             Self::Policy => "M12 3v18M5 7h14M5 7l-3 7h6zM19 7l-3 7h6zM8 21h8",
-            Self::Pairing => "M9 15l6-6M10 6l1.5-1.5a4.2 4.2 0 0 1 6 6L16 12M14 18l-1.5 1.5a4.2 4.2 0 0 1-6-6L8 12",
+            Self::Pairing => {
+                "M9 15l6-6M10 6l1.5-1.5a4.2 4.2 0 0 1 6 6L16 12M14 18l-1.5 1.5a4.2 4.2 0 0 1-6-6L8 12"
+            }
             Self::Settings => "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6",
         }
     }

@@ -112,8 +112,10 @@ pub fn link_url(hub: &Hub, secret: &SecretString) -> String {
 /// Uses a link up.
 pub async fn enter(hub: &Hub, link: &str, browser: &str) -> Result<Entered, Detail> {
     let (cookie, session) = new_session(hub, browser);
-    let entered = hub.commit_one(Write::Console(ConsoleWrite::Enter { link: bearer_hash(link.trim()), session }));
-    let over = "This link was used before or is older than 15 minutes; `switchboard console` prints another one.";
+    let entered =
+        hub.commit_one(Write::Console(ConsoleWrite::Enter { link: bearer_hash(link.trim()), session }));
+    let over =
+        "This link was used before or is older than 15 minutes; `switchboard console` prints another one.";
     begun(hub, "console.enter", entered.await, cookie, over)
 }
 
@@ -131,7 +133,8 @@ pub async fn sign_in(hub: &Hub, name: &str, password: &str, browser: &str) -> Re
     let login = login.map_err(|error| refusal::store(&error))?;
     let verifier = login.as_ref().map(|login| login.verifier.clone());
     let right = verify(hub, password, verifier).await?;
-    let wrong = "Name and password do not belong together. `switchboard console` prints a link that needs neither.";
+    let wrong =
+        "Name and password do not belong together. `switchboard console` prints a link that needs neither.";
     let Some(login) = login.filter(|_| right) else {
         let detail = Detail::new(Code::Unauthorized, wrong).field("password").sb("SB0160");
         hub.refused("console.sign_in", "unknown", &detail);
@@ -168,8 +171,7 @@ fn begun(
 fn new_session(hub: &Hub, browser: &str) -> (SecretString, NewSession) {
     let secret = format!("sbc_{}", base32(&random::bytes::<32>(hub.entropy())));
     let browser = strip_invisible(browser).chars().take(BROWSER_CHARS_MAX).collect();
-    let session =
-        NewSession { hash: bearer_hash(&secret), session_id: hub.fresh_id("cs"), browser };
+    let session = NewSession { hash: bearer_hash(&secret), session_id: hub.fresh_id("cs"), browser };
     (secret.into(), session)
 }
 
@@ -177,15 +179,17 @@ fn new_session(hub: &Hub, browser: &str) -> (SecretString, NewSession) {
 async fn verify(hub: &Hub, password: &str, verifier: Option<String>) -> Result<bool, Detail> {
     let (password, salt) = (password.to_owned(), random::bytes(hub.entropy()));
     on_desk(hub, move || match verifier {
-        Some(verifier) => {
-            PasswordHash::new(&verifier).is_ok_and(|known| argon2().verify_password(password.as_bytes(), &known).is_ok())
-        }
+        Some(verifier) => PasswordHash::new(&verifier)
+            .is_ok_and(|known| argon2().verify_password(password.as_bytes(), &known).is_ok()),
         None => hash(&password, &salt).is_none(),
     })
     .await
 }
 
-async fn on_desk<T: Send + 'static>(hub: &Hub, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Detail> {
+async fn on_desk<T: Send + 'static>(
+    hub: &Hub,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Detail> {
     let busy = |_| refusal::store(&switchboard_core::port::store::StoreError::Overloaded);
     let place = hub.console.verifying.clone().acquire_owned().await.map_err(busy)?;
     let done = tokio::task::spawn_blocking(move || {
@@ -272,7 +276,8 @@ pub async fn set_password(
 ) -> Result<(), Detail> {
     let chars = password.chars().count();
     if !(PASSWORD_CHARS_MIN..=PASSWORD_CHARS_MAX).contains(&chars) {
-        let message = format!("Choose a password of {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters.");
+        let message =
+            format!("Choose a password of {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters.");
         return Err(refusal::bad_field("password", message));
     }
     let known = hub.store().console_login(session.person_name.clone()).await;
@@ -282,11 +287,17 @@ pub async fn set_password(
     let (password, salt) = (password.to_owned(), random::bytes(hub.entropy()));
     let verifier = on_desk(hub, move || hash(&password, &salt)).await?;
     let verifier = verifier.ok_or_else(|| refusal::bad_field("password", "This password cannot be used."))?;
-    let write = ConsoleWrite::SetPassword { person: session.person, verifier, keep: session.session_id.clone() };
+    let write =
+        ConsoleWrite::SetPassword { person: session.person, verifier, keep: session.session_id.clone() };
     hub.commit_one(Write::Console(write)).await.map(drop)
 }
 
-async fn check_present(hub: &Hub, session: &SessionRow, present: &str, verifier: String) -> Result<(), Detail> {
+async fn check_present(
+    hub: &Hub,
+    session: &SessionRow,
+    present: &str,
+    verifier: String,
+) -> Result<(), Detail> {
     let key = framed("console.name", &[session.person_name.as_bytes()]);
     hub.console.wrong.lock().take(key, hub.clock().monotonic()).map_err(too_many)?;
     if !verify(hub, present, Some(verifier)).await? {
@@ -308,7 +319,10 @@ mod tests {
         for _ in 0..WRONG_PER_NAME_MAX {
             assert_eq!(wrong.take([1; 32], start), Ok(()));
         }
-        assert_eq!(wrong.take([1; 32], start + Duration::from_mins(1)), Err(WINDOW - Duration::from_secs(61)));
+        assert_eq!(
+            wrong.take([1; 32], start + Duration::from_mins(1)),
+            Err(WINDOW - Duration::from_secs(61))
+        );
         assert_eq!(wrong.take([2; 32], start), Ok(()), "another name");
         wrong.was_right(&[2; 32]);
         let rest = WRONG_MAX - WRONG_PER_NAME_MAX;

@@ -179,6 +179,8 @@ impl Store for SqliteStore {
 
     fn outbound(&self) -> &dyn OutboundReads {
         self
+    }
+
     fn console_session(&self, hash: Digest, now_ms: WallMs) -> Fut<'_, Option<SessionRow>> {
         self.parts.readers.read(move |conn| console::session(conn, &hash, now_ms))
     }

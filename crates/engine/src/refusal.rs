@@ -123,6 +123,13 @@ pub fn no_consent(consent: Consent) -> Detail {
     Detail::new(Code::ForbiddenRight, message).field("to").reason(reason).sb("SB0131")
 }
 
+/// A question or an approval is closed; `what` says how.
+#[must_use]
+pub fn closed(what: &str) -> Detail {
+    let message = format!("Too late: {what}.");
+    Detail::new(Code::InvalidState, message).reason("closed").sb("SB0134")
+}
+
 /// A rate limit is used up; nothing was taken from any.
 #[must_use]
 pub fn limit_reached(rule: &str, retry_after_ms: i64) -> Detail {

@@ -24,11 +24,24 @@
     document.querySelector("#enter")?.focus();
   };
 
+  window.addEventListener("hashchange", takeLink);
+
   // New messages scroll into view for who is at the end already.
   let atEnd = true;
   const isAtEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 160;
   const follow = () => {
     if (atEnd && document.querySelector("[data-follow]")) window.scrollTo(0, document.documentElement.scrollHeight);
+  };
+
+  // How much waits, as the last message said, in the navigation.
+  const showWaiting = () => {
+    const said = document.querySelector("[data-waiting]");
+    if (!said) return;
+    const waiting = { Inbox: said.dataset.questions, Approvals: said.dataset.approvals };
+    for (const sign of document.querySelectorAll("[data-count]")) {
+      sign.textContent = waiting[sign.dataset.count];
+      sign.hidden = sign.textContent === "0";
+    }
   };
 
   const showLive = (on) => {
@@ -52,7 +65,7 @@
   document.addEventListener("scroll", () => { atEnd = isAtEnd(); }, { passive: true });
 
   document.addEventListener("htmx:sse:after:connection", () => showLive(true));
-  document.addEventListener("htmx:sse:after:message", () => localTimes(document));
+  document.addEventListener("htmx:sse:after:message", () => { localTimes(document); showWaiting(); });
   document.addEventListener("htmx:sse:error", (event) => {
     showLive(false);
     if (event.detail?.status === 401) location.reload();

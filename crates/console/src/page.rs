@@ -3,6 +3,7 @@
 mod bus;
 mod hub;
 mod person;
+mod plane;
 
 pub use bus::{
     Agent, AgentList, AgentState, Agents, Channel, ChannelList, ChannelRow, Channels, Compose, Message,
@@ -10,6 +11,10 @@ pub use bus::{
 };
 pub use hub::{Figures, Filter, Ledger, LogEntry, LogPage, Overview, TaskRow, Tasks, Verified};
 pub use person::{Enter, Failed, Session, Settings, SignIn};
+pub use plane::{
+    AnsweredQuestion, Approval, ApprovalList, Approvals, Attempt, ConsentRow, Counts, Inbox, InboxList,
+    Outbound, Pairing, Question, Send, SendList, SendPage, SendStory,
+};
 
 /// Parts of pages are markup already when a page takes them in.
 macro_rules! markup {

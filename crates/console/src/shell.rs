@@ -158,6 +158,12 @@ impl Shell {
         self.section.name() == name
     }
 
+    /// Whether anything can wait in the section of this name.
+    #[must_use]
+    pub fn counts(&self, name: &str) -> bool {
+        matches!(name, "Inbox" | "Approvals")
+    }
+
     /// How much waits in the section of this name.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {

@@ -12,6 +12,8 @@ mod guard;
 mod live;
 mod log;
 mod overview;
+mod pairing;
+mod plane;
 mod settings;
 mod talk;
 mod tasks;
@@ -60,6 +62,14 @@ pub fn router(doors: &Doors) -> axum::Router {
         .route("/console/enter", get(entry::enter_page).post(entry::enter))
         .route("/console/sign-in", get(entry::sign_in_page).post(entry::sign_in))
         .route("/console/sign-out", post(entry::sign_out))
+        .route("/console/inbox", get(plane::inbox_page))
+        .route("/console/inbox/answer", post(plane::answer))
+        .route("/console/approvals", get(plane::approvals_page).post(plane::decide))
+        .route("/console/outbound", get(plane::outbound_page))
+        .route("/console/outbound/{send_id}", get(plane::send_page).post(plane::act))
+        .route("/console/pairing", get(pairing::page))
+        .route("/console/pairing/code", post(pairing::start))
+        .route("/console/pairing/consent", post(pairing::set_consent))
         .route("/console/agents", get(agents::page))
         .route("/console/channels", get(channels::list_page))
         .route("/console/channels/open", get(channels::open))
@@ -76,6 +86,10 @@ pub fn router(doors: &Doors) -> axum::Router {
         .route("/console/settings/sessions/end-others", post(settings::end_others))
         .route("/console/live/overview", get(live::overview))
         .route("/console/live/agents", get(live::agents))
+        .route("/console/live/inbox", get(live::inbox))
+        .route("/console/live/approvals", get(live::approvals))
+        .route("/console/live/outbound", get(live::outbound))
+        .route("/console/live/outbound/{send_id}", get(live::send))
         .route("/console/live/channels", get(live::channels))
         .route("/console/live/channels/{vault}/{name}", get(live::channel))
         .route("/console/live/swarms/{swarm}", get(live::swarm))

@@ -15,7 +15,7 @@ const AGENTS_MAX: usize = 500;
 
 /// The page.
 pub(super) async fn page(State(doors): State<Doors>, visitor: Visitor) -> Shown {
-    let shell = visitor.shell(&doors, Section::Agents, "Agents");
+    let shell = visitor.shell(&doors, Section::Agents, "Agents").await?;
     Ok(html(&Agents { shell, list: list(&doors) }))
 }
 

@@ -110,7 +110,7 @@ impl Place {
 
 /// The page of all.
 pub(super) async fn list_page(State(doors): State<Doors>, visitor: Visitor) -> Shown {
-    let shell = visitor.shell(&doors, Section::Channels, "Channels");
+    let shell = visitor.shell(&doors, Section::Channels, "Channels").await?;
     let vaults = doors.hub.vault_list().into_iter().map(|vault| (vault.vault.to_string(), vault.name.into()));
     Ok(html(&Channels { shell, list: list(&doors).await?, vaults: vaults.collect() }))
 }
@@ -215,7 +215,7 @@ async fn show(doors: &Doors, visitor: &Visitor, place: &Place, part: &Part) -> R
     let is_newest = part.before.is_none();
     let first = events.first().map_or(0, |event| event.id.seq);
     Ok(Channel {
-        shell: visitor.shell(doors, Section::Channels, place.name()),
+        shell: visitor.shell(doors, Section::Channels, place.name()).await?,
         name: place.name().into(),
         whole: None,
         older: (start > 0 && first > 1).then(|| format!("{}?before={first}", base.path)),
@@ -269,7 +269,7 @@ pub(super) async fn thread_page(
     }
     let base = place.base();
     let page = Channel {
-        shell: visitor.shell(&doors, Section::Channels, format!("Thread on {}", place.name())),
+        shell: visitor.shell(&doors, Section::Channels, format!("Thread on {}", place.name())).await?,
         name: place.name().into(),
         whole: Some(base.path.clone()),
         older: None,

@@ -2,6 +2,7 @@
 //! part of the page that changed, or new messages. A page that was away asks for what it missed by the id of the last event it has.
 
 use super::channels::{self, PAGE_MAX, Place, between};
+use super::plane::{self, Which};
 use super::talk::talk;
 use super::visitor::Visitor;
 use super::{Shown, agents as agents_page, overview as overview_page};
@@ -38,6 +39,14 @@ enum Watched {
     Agents,
     /// The list of channels.
     Channels,
+    /// What is in the inbox.
+    Inbox,
+    /// The approvals.
+    Approvals,
+    /// Some of the sends.
+    Sends(Which),
+    /// One of them.
+    Send(String),
     /// What is said in a place, behind a position.
     Talk { place: Box<Place>, after: u64 },
 }
@@ -47,6 +56,7 @@ struct Watch {
     doors: Doors,
     visitor: Visitor,
     follower: Follower,
+    changes: tokio::sync::watch::Receiver<u64>,
     watched: Watched,
     /// What the page shows, where it shows one thing.
     shown: String,
@@ -67,6 +77,26 @@ pub(super) async fn agents(State(doors): State<Doors>, visitor: Visitor) -> Show
 /// Keeps the list of channels fresh.
 pub(super) async fn channels(State(doors): State<Doors>, visitor: Visitor) -> Shown {
     open(doors, visitor, Watched::Channels)
+}
+
+/// Keeps the inbox fresh.
+pub(super) async fn inbox(State(doors): State<Doors>, visitor: Visitor) -> Shown {
+    open(doors, visitor, Watched::Inbox)
+}
+
+/// Keeps the approvals fresh.
+pub(super) async fn approvals(State(doors): State<Doors>, visitor: Visitor) -> Shown {
+    open(doors, visitor, Watched::Approvals)
+}
+
+/// Keeps a page of sends fresh.
+pub(super) async fn outbound(State(doors): State<Doors>, visitor: Visitor, RawQuery(raw): RawQuery) -> Shown {
+    open(doors, visitor, Watched::Sends(query(raw)?))
+}
+
+/// Keeps one send fresh.
+pub(super) async fn send(State(doors): State<Doors>, visitor: Visitor, Path(send_id): Path<String>) -> Shown {
+    open(doors, visitor, Watched::Send(send_id))
 }
 
 /// Where a page's own messages end.
@@ -118,8 +148,9 @@ fn open(doors: Doors, visitor: Visitor, watched: Watched) -> Shown {
     {
         follower.add(&stream, Start::Head);
     }
-    let watch =
-        Watch { doors, visitor, follower, watched, shown: String::new(), ended: false, _place: place };
+    let changes = doors.hub.outbound.changes();
+    let shown = String::new();
+    let watch = Watch { doors, visitor, follower, changes, watched, shown, ended: false, _place: place };
     let events =
         unfold(watch, |mut watch| async move { Some((Ok::<_, Infallible>(watch.next().await?), watch)) });
     let kept = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
@@ -154,6 +185,7 @@ impl Watch {
         let stopping = self.doors.hub.stopping().clone();
         tokio::select! {
             () = self.follower.waker.woken() => {}
+            Ok(()) = self.changes.changed() => {}
             () = tokio::time::sleep(LOOK) => {}
             () = stopping.cancelled() => return None,
         }
@@ -176,8 +208,13 @@ impl Watch {
             Watched::Overview => render(&overview_page::figures(&self.doors).await?),
             Watched::Agents => render(&agents_page::list(&self.doors)),
             Watched::Channels => render(&channels::list(&self.doors).await?),
+            Watched::Inbox => render(&plane::inbox(&self.doors, &self.visitor).await?),
+            Watched::Approvals => render(&plane::approvals(&self.doors, &self.visitor).await?),
+            Watched::Sends(which) => render(&plane::sends(&self.doors, which).await?),
+            Watched::Send(id) => render(&plane::story(&self.doors, &self.visitor, id.clone()).await?),
             Watched::Talk { place, after } => return said(&self.doors, place, after).await,
         };
+        let markup = markup + &render(&plane::counts(&self.doors).await?);
         if markup == self.shown {
             return Ok(None);
         }

@@ -89,7 +89,7 @@ async fn show(
     };
     let older = (rest > 1).then(|| asked.older(rest));
     let entries = lines.into_iter().map(line).collect();
-    Ok(LogPage { shell: visitor.shell(doors, Section::Log, "Log"), filter, entries, older, verified })
+    Ok(LogPage { shell: visitor.shell(doors, Section::Log, "Log").await?, filter, entries, older, verified })
 }
 
 fn line(entry: admin::LogEntry) -> LogEntry {

@@ -13,7 +13,7 @@ use switchboard_protocol::Detail;
 
 /// The page.
 pub(super) async fn page(State(doors): State<Doors>, visitor: Visitor) -> Shown {
-    let shell = visitor.shell(&doors, Section::Overview, "Overview");
+    let shell = visitor.shell(&doors, Section::Overview, "Overview").await?;
     let mcp_url = format!("{}/mcp", doors.hub.settings.public_url).into();
     Ok(html(&Overview { shell, figures: figures(&doors).await?, mcp_url }))
 }

@@ -20,7 +20,7 @@ pub(super) async fn page(State(doors): State<Doors>, visitor: Visitor) -> Shown 
 }
 
 async fn settings(doors: &Doors, visitor: &Visitor, failure: Option<&Detail>) -> Result<Settings, Detail> {
-    let mut shell = visitor.shell(doors, Section::Settings, "Settings");
+    let mut shell = visitor.shell(doors, Section::Settings, "Settings").await?;
     if let Some(detail) = failure {
         shell.notice = Some(Notice { text: detail.message.clone(), failed: true });
     }

@@ -34,7 +34,7 @@ pub(super) async fn page(State(doors): State<Doors>, visitor: Visitor) -> Shown 
         state: row.state,
         created: when(row.created_ms),
     };
-    let shell = visitor.shell(&doors, Section::Tasks, "Tasks");
+    let shell = visitor.shell(&doors, Section::Tasks, "Tasks").await?;
     Ok(html(&Tasks { shell, tasks: rows.into_iter().map(task).collect() }))
 }
 

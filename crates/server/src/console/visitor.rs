@@ -17,6 +17,7 @@ use switchboard_core::time::SECOND_MS;
 use switchboard_core::{ExposeSecret as _, SecretString};
 use switchboard_engine::console;
 use switchboard_engine::refusal;
+use switchboard_protocol::Detail;
 
 /// A person with a good session.
 #[derive(Debug, Clone)]
@@ -96,16 +97,23 @@ impl Visitor {
     }
 
     /// What goes around a page.
-    pub(super) fn shell(&self, doors: &Doors, section: Section, title: impl Into<Foreign>) -> Shell {
-        Shell {
+    pub(super) async fn shell(
+        &self,
+        doors: &Doors,
+        section: Section,
+        title: impl Into<Foreign>,
+    ) -> Result<Shell, Detail> {
+        let title = title.into();
+        let counts = super::plane::counts(doors).await?;
+        Ok(Shell {
             section,
-            title: title.into(),
+            title,
             org: doors.hub.installation.org_name.as_str().into(),
             person: self.session.person_name.as_str().into(),
             form_token: self.form_token.clone(),
             notice: self.done.map(|text| Notice { text: text.to_owned(), failed: false }),
-            waiting: (0, 0),
-        }
+            waiting: (counts.questions, counts.approvals),
+        })
     }
 }
 
@@ -117,7 +125,13 @@ fn done(query: &str) -> Option<&'static str> {
         "password" => "The password is set. All other sessions have ended.",
         "session" => "The session has ended.",
         "sessions" => "All other sessions have ended.",
+        "answered" => "Answered. The agent has it.",
         "approved" => "Approved.",
+        "denied" => "Denied.",
+        "retried" => "It is tried again.",
+        "discarded" => "It was given up.",
+        "allowed" => "Allowed.",
+        "revoked" => "Revoked.",
         "declined" => "Declined.",
         _ => return None,
     })

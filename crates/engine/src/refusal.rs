@@ -194,16 +194,7 @@ pub fn of(refusal: &Refusal) -> Detail {
         Refusal::NonceUsed => Detail::new(Code::Unauthorized, "This nonce was used before; sign a fresh assertion.")
             .field("nonce")
             .sb("SB0116"),
-        Refusal::DevicePending => Detail::new(
-            Code::AuthorizationPending,
-            "Waiting for approval: `switchboard device approve CODE`.",
-        )
-        .sb("SB0124"),
-        Refusal::DeviceTooFast => {
-            Detail::new(Code::SlowDown, "Polled too fast; add 5 s to the interval.").sb("SB0124")
-        }
-        Refusal::DeviceExpired => Detail::new(Code::ExpiredToken, "The device code is over; start again.").sb("SB0124"),
-        Refusal::DeviceDenied => Detail::new(Code::AccessDenied, "A person refused this device.").sb("SB0124"),
+        Refusal::DevicePending | Refusal::DeviceTooFast | Refusal::DeviceExpired | Refusal::DeviceDenied => device(refusal),
         Refusal::TaskState { state: is } => {
             state("task_not_proposed", &format!("The task is {is}; only a proposed one can be decided."), "SB0125")
         }
@@ -212,6 +203,24 @@ pub fn of(refusal: &Refusal) -> Detail {
         // Nobody outside asks for what only one node does.
         Refusal::Leased | Refusal::Fenced => store(&StoreError::Overloaded),
         Refusal::HandoffClosed => state("handoff_closed", "This handoff is settled or past its deadline.", "SB0122"),
+    }
+}
+
+// What a device that polls is told (RFC 8628).
+fn device(refusal: &Refusal) -> Detail {
+    match refusal {
+        Refusal::DevicePending => Detail::new(
+            Code::AuthorizationPending,
+            "Waiting for approval: `switchboard device approve CODE`.",
+        )
+        .sb("SB0124"),
+        Refusal::DeviceTooFast => {
+            Detail::new(Code::SlowDown, "Polled too fast; add 5 s to the interval.").sb("SB0124")
+        }
+        Refusal::DeviceExpired => {
+            Detail::new(Code::ExpiredToken, "The device code is over; start again.").sb("SB0124")
+        }
+        _ => Detail::new(Code::AccessDenied, "A person refused this device.").sb("SB0124"),
     }
 }
 

@@ -182,13 +182,20 @@ impl Dispatcher {
         Attempt {
             delivery: delivery_id(&part.send.send_id, part.place.0),
             attempt: part.attempt,
-            channel: self.channel.name().to_owned(),
+            channel: self.asked_channel(part),
             to: part.send.to.clone(),
             part: part.content.clone(),
             place: part.place,
             references: part.references.clone(),
             accepted_ms: part.send.at_ms,
         }
+    }
+
+    // The name that the caller used: a fallback carries what is addressed to others.
+    fn asked_channel(&self, part: &Claimed) -> String {
+        let params: Result<serde_json::Value, _> = serde_json::from_str(&part.send.params);
+        let asked = params.ok().and_then(|params| params.get("channel")?.as_str().map(str::to_owned));
+        asked.unwrap_or_else(|| self.channel.name().to_owned())
     }
 
     // What the list says, for channels to which the list applies; a STOP counts on all.

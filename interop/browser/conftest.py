@@ -85,10 +85,20 @@ def program() -> str:
     return path
 
 
+def pytest_configure(config) -> None:
+    """Names the marks that tests carry."""
+    config.addinivalue_line("markers", "config(text): the hub's configuration")
+
+
 @pytest.fixture
-def hub(program: str, tmp_path: Path):
-    """A hub on an empty data directory."""
-    hub = Hub(program, tmp_path)
+def hub(request, program: str, tmp_path: Path):
+    """A hub on an empty data directory, under the configuration that the test carries."""
+    options = []
+    if mark := request.node.get_closest_marker("config"):
+        file = tmp_path / "config.toml"
+        file.write_text(mark.args[0].replace("FOLDER", str(tmp_path)))
+        options = ["--config", str(file)]
+    hub = Hub(program, tmp_path, *options)
     yield hub
     hub.stop()
 

@@ -93,6 +93,23 @@ def test_sessions_are_listed_and_end(hub, page):
     assert ask(hub, "GET", "/", Cookie=theirs).status == 303
 
 
+def test_passwords_cannot_be_tried_for_long(hub, page):
+    page.enter(hub.console_url)
+    page.open("/console/settings")
+    page.type("#password", PASSWORD)
+    page.type("#again", PASSWORD)
+    page.press("Set password")
+    page.says("The password is set.")
+
+    def try_password(password: str) -> int:
+        form = urllib.parse.urlencode({"name": "Owner", "password": password})
+        return ask(hub, "POST", "/console/sign-in", form, Origin=hub.url).status
+
+    assert [try_password("wrong") for _ in range(10)] == [401] * 10
+    assert [try_password("wrong"), try_password(PASSWORD)] == [429, 429]
+    page.enter(hub.run("console")["url"])
+
+
 def test_other_pages_can_do_nothing(hub, page):
     page.enter(hub.console_url)
     page.open("/console/settings")
@@ -218,6 +235,76 @@ def test_everything_works_without_a_script(hub, page):
         page.says("The log holds:")
     finally:
         page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+QUESTION = {"channel": "console", "to": "Owner", "body": "Deploy to production?", "choices": ["Yes", "Not today"]}
+# A service that does not say whether it has delivered.
+UNSURE = """
+[[channel]]
+name = "pager"
+kind = "exec"
+command = ["/bin/sh", "-c", "cat >/dev/null; echo '{\\"status\\":\\"unknown\\",\\"reason\\":\\"the modem hung up\\"}'"]
+"""
+
+
+def test_a_question_to_a_person_is_answered_with_a_press(hub, page):
+    page.enter(hub.console_url)
+    page.open("/console/inbox")
+    page.says("No question waits.")
+    page.live()
+    first = hub.tool("messaging.send", **QUESTION)
+    second = hub.tool("messaging.send", **{**QUESTION, "body": f"And then? {FOREIGN}", "choices": ["Nothing"]})
+    assert (first["delivered"], first["queued"], second["queued"]) == (True, False, True)
+    page.says("Deploy to production?")
+    page.says("waits its turn")
+    page.until(lambda: page.find("[data-count=Inbox]").text == "1", "one question can be answered")
+    page.press("Not today")
+    page.says("Answered. The agent has it.")
+    told = hub.tool("conversation.get", topic_id=first["topic_id"], wait_ms=20_000)
+    assert (told["state"], told["answer"]["text"], told["answer"]["via"]) == ("answered", "Not today", "console")
+    page.says("And then? <img")
+    page.until(lambda: "waits its turn" not in page.text, "the next one has the floor")
+    page.type("main textarea", "then we go home")
+    page.keys(Keys.CONTROL + Keys.ENTER)
+    told = hub.tool("conversation.get", topic_id=second["topic_id"], wait_ms=20_000)
+    assert told["answer"]["text"] == "then we go home"
+    page.says("Answered lately")
+    assert page.driver.title.endswith("Switchboard"), "what an agent says is text"
+
+
+def test_a_notice_arrives_and_can_be_traced(hub, page):
+    page.enter(hub.console_url)
+    page.open("/console/inbox")
+    page.live()
+    sent = hub.tool("messaging.send", channel="console", to="owner", body="The backup is done.", message_kind="notice")
+    page.says("The backup is done.")
+    page.open("/console/outbound")
+    page.says("delivered")
+    page.find(f"#{sent['send_id']} a").click()
+    page.says("Why it is where it is")
+    page.says("It has arrived.")
+
+
+@pytest.mark.config(UNSURE)
+def test_what_is_uncertain_is_decided_by_a_person(hub, page):
+    page.enter(hub.console_url)
+    page.open("/console/pairing")
+    page.says("Nobody has agreed yet.")
+    page.type("#allow-to", "ada")
+    page.press("Allow")
+    page.says("Allowed.")
+    page.open("/console/outbound?show=attention")
+    page.says("Nothing is here.")
+    page.live()
+    hub.tool("messaging.send", channel="pager", to="ada", body="Wake up", message_kind="notice")
+    page.says("Wake up")
+    page.find("main .rows a").click()
+    page.says("Whether it arrived is not known")
+    page.press("Give up")
+    page.says("It was given up.")
+    page.open("/console/pairing")
+    page.press("Revoke")
+    page.says("Revoked.")
 
 
 PAGES = (

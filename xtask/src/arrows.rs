@@ -59,7 +59,7 @@ const CONFINED: [(&str, &[&str]); 25] = [
     ("askama", &["switchboard-console"]),
     ("argon2", &["switchboard-engine"]),
     ("clap", &["switchboard"]),
-    ("toml", &["switchboard"]),
+    ("toml", &["switchboard-core", "switchboard"]),
     ("tracing-subscriber", &["switchboard"]),
     ("tracing-opentelemetry", &["switchboard"]),
     ("opentelemetry", &["switchboard"]),

@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod limits;
 pub mod log;
 pub mod outbound;
+pub mod policy;
 pub mod port;
 pub mod principal;
 pub mod random;

@@ -19,6 +19,7 @@ pub mod manage;
 mod nodes;
 pub mod once;
 pub mod outbound;
+pub mod policy;
 pub mod presence;
 pub mod read;
 pub mod refusal;
@@ -30,5 +31,5 @@ pub mod submit;
 mod timers;
 pub mod viewer;
 
-pub use hub::{Founding, Hub, Ports};
+pub use hub::{Founding, Hub, Ports, StartError};
 pub use settings::Settings;

@@ -1,6 +1,12 @@
 //! Bodies of the management routes under `/admin/v1` (our own): what `switchboard` commands and the console send and get.
 //! Requests refuse unknown fields; answers may grow.
 
+mod policy;
+
+pub use policy::{
+    Policy, PolicyExplainIn, PolicyExplained, PolicyLimit, PolicyRule, PolicyStatus, PolicyStep,
+};
+
 use crate::time::UtcTime;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +37,9 @@ pub struct Status {
     pub wal_bytes: u64,
     /// Messages the full-text index has yet to see.
     pub search_lag: u64,
+    /// The rules for tools that reach people. Absent from a hub that has none of them yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyStatus>,
     /// Where every accepted unit is.
     pub ledger: Ledgers,
 }

@@ -5,6 +5,7 @@ pub(crate) mod log;
 mod networks;
 mod outbound;
 mod overview;
+mod policy;
 
 use crate::Doors;
 use utoipa_axum::router::OpenApiRouter;
@@ -41,6 +42,9 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(networks::task_list))
         .routes(routes!(networks::task_approve))
         .routes(routes!(networks::task_decline))
+        .routes(routes!(policy::policy_show))
+        .routes(routes!(policy::policy_reload))
+        .routes(routes!(policy::policy_explain))
         .routes(routes!(log::log_page))
         .routes(routes!(log::log_verify))
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use switchboard_core::policy::Fault;
 use switchboard_core::time::{Clock, SystemClock};
 use switchboard_protocol::admin::TokenOut;
 use tokio::time::Instant;
@@ -45,7 +46,7 @@ struct Ready {
 
 /// Runs the hub.
 pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
-    let config = config::load(global)?;
+    let mut config = config::load(global)?;
     let telemetry = Telemetry::new(&config.otel)?;
     logging::start(global.log.as_deref(), &config.log, telemetry.as_ref())
         .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
@@ -53,6 +54,13 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     channels::check(&config, &clock)?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
+    let (policies, must_exist) = config::policy_dir(&config, &dir);
+    if must_exist && !policies.is_dir() {
+        let message =
+            "The directory is not there; make it, or leave `dir` out of [policy] in the configuration.";
+        return Err(embedded::policy_failure(&[Fault::of_file(policies.display().to_string(), message)]));
+    }
+    config.policy.dir = Some(policies);
     let listen = serve.listen.clone().unwrap_or_else(|| config.server.listen.clone());
     limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -31,6 +31,7 @@ pub async fn status(State(doors): State<Doors>, caller: Caller) -> Answer {
         db_bytes: status.store.db_bytes,
         wal_bytes: status.store.wal_bytes,
         search_lag: status.store.search_lag,
+        policy: Some(manage::policy::status(hub)),
         ledger: ledgers(&status),
     }))
 }

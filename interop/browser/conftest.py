@@ -88,6 +88,7 @@ def program() -> str:
 def pytest_configure(config) -> None:
     """Names the marks that tests carry."""
     config.addinivalue_line("markers", "config(text): the hub's configuration")
+    config.addinivalue_line("markers", "policy(text): the hub's rules")
 
 
 @pytest.fixture
@@ -96,8 +97,12 @@ def hub(request, program: str, tmp_path: Path):
     options = []
     if mark := request.node.get_closest_marker("config"):
         file = tmp_path / "config.toml"
-        file.write_text(mark.args[0].replace("FOLDER", str(tmp_path)))
+        file.write_text(mark.args[0])
         options = ["--config", str(file)]
+    if mark := request.node.get_closest_marker("policy"):
+        rules = tmp_path / "data" / "policies" / "people.toml"
+        rules.parent.mkdir(parents=True)
+        rules.write_text(mark.args[0])
     hub = Hub(program, tmp_path, *options)
     yield hub
     hub.stop()

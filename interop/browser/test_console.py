@@ -307,6 +307,66 @@ def test_what_is_uncertain_is_decided_by_a_person(hub, page):
     page.says("Revoked.")
 
 
+RULES = """
+deny_keyword = ["BEGIN PRIVATE KEY"]
+
+[[require_approval]]
+name = "ask-first"
+tool = "messaging.send"
+param = "channel"
+equals = "console"
+reason = "People are asked before they are written to."
+"""
+
+
+@pytest.mark.policy(RULES)
+def test_a_send_is_approved_and_seen_delivered(hub, page):
+    page.enter(hub.console_url)
+    page.open("/console/approvals")
+    page.says("Nothing waits for a decision.")
+    page.live()
+    held = hub.tool("messaging.send", channel="console", to="owner", body=f"It is done. {FOREIGN}", message_kind="notice")
+    assert (held["delivered"], held["state"]) == (False, "held")
+    page.says("It is done. <img")
+    page.says("ask-first")
+    page.until(lambda: page.find("[data-count=Approvals]").text == "1", "it is counted in the navigation")
+    page.press("Approve")
+    page.says("Approved.")
+    page.says("by Owner via console")
+    page.open(f"/console/outbound/{held['send_id']}")
+    page.until(lambda: page.find(".badge").text == "delivered", "it has left")
+    page.open("/console/inbox")
+    page.says("It is done. <img")
+    denied = hub.tool("messaging.send", channel="console", to="owner", body="And this?", message_kind="notice")
+    page.open("/console/approvals")
+    page.press("Deny")
+    page.says("Denied.")
+    page.open("/console/outbound?show=done")
+    page.until(lambda: page.find(f"#{denied['send_id']} .badge").text == "refused", "it does not leave")
+    page.open("/console/log")
+    page.press("Verify")
+    page.says("The log holds:")
+
+
+@pytest.mark.policy(RULES)
+def test_rules_say_what_would_become_of_a_call(hub, page):
+    page.enter(hub.console_url)
+    page.open("/console/policy")
+    page.says("ask-first")
+    page.type("#channel", "console")
+    page.type("#call-to", "owner")
+    page.type("#body", "All is well.")
+    page.press("Ask")
+    page.says("It waits for an approval.")
+    page.type("#body", "-----BEGIN PRIVATE KEY-----")
+    page.press("Ask")
+    page.says("It may not be sent.")
+    page.type("#channel", "pager")
+    page.type("#body", "All is well.")
+    page.press("Ask")
+    page.says("It may be sent.")
+
+
 PAGES = (
     "/",
     "/console/inbox",
@@ -315,6 +375,7 @@ PAGES = (
     "/console/agents",
     "/console/tasks",
     "/console/outbound",
+    "/console/policy",
     "/console/pairing",
     "/console/log",
     "/console/settings",
@@ -324,6 +385,8 @@ PAGES = (
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (375, "light"), (375, "dark")])
 def test_pages_can_be_read_and_used_by_all(hub, page, width, scheme):
     hub.agent("send", "--channel", "general", "--as", "payments", "w" * 300)
+    hub.tool("messaging.send", **QUESTION)
+    sent = hub.tool("messaging.send", channel="console", to="owner", body="w" * 300, message_kind="notice")
     page.set_scheme(scheme)
     page.set_width(width)
     try:
@@ -331,7 +394,7 @@ def test_pages_can_be_read_and_used_by_all(hub, page, width, scheme):
         faults = {"/console/sign-in": page.audit()}
         page.enter(hub.console_url)
         vault = hub.run("vault", "list")[0]["vault_id"]
-        for path in (*PAGES, f"/console/channels/{vault}/general"):
+        for path in (*PAGES, f"/console/channels/{vault}/general", f"/console/outbound/{sent['send_id']}"):
             page.open(path)
             faults[path] = page.audit()
         assert not any(faults.values()), json.dumps(faults, indent=1)

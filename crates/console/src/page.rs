@@ -12,8 +12,8 @@ pub use bus::{
 pub use hub::{Figures, Filter, Ledger, LogEntry, LogPage, Overview, TaskRow, Tasks, Verified};
 pub use person::{Enter, Failed, Session, Settings, SignIn};
 pub use plane::{
-    AnsweredQuestion, Approval, ApprovalList, Approvals, Attempt, ConsentRow, Counts, Inbox, InboxList,
-    Outbound, Pairing, Question, Send, SendList, SendPage, SendStory,
+    AnsweredQuestion, Approval, ApprovalList, Approvals, Asked, Attempt, ConsentRow, Counts, Explained,
+    Inbox, InboxList, Outbound, Pairing, Policy, Question, Send, SendList, SendPage, SendStory,
 };
 
 /// Parts of pages are markup already when a page takes them in.

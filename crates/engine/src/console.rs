@@ -225,6 +225,12 @@ pub async fn session(hub: &Hub, cookie: &str) -> Result<Option<SessionRow>, Deta
     Ok(Some(row))
 }
 
+/// Whether the session behind a cookie is good. Unlike [`session`] this is no use of it: a page that is left open does not keep it.
+pub async fn is_good(hub: &Hub, cookie: &str) -> Result<bool, Detail> {
+    let row = hub.store().console_session(bearer_hash(cookie), hub.clock().wall_ms()).await;
+    Ok(row.map_err(|error| refusal::store(&error))?.is_some())
+}
+
 /// What forms of this session carry so that no other page can send them.
 #[must_use]
 pub fn form_token(hub: &Hub, cookie: &str) -> String {

@@ -14,6 +14,7 @@ mod log;
 mod overview;
 mod pairing;
 mod plane;
+mod policy;
 mod settings;
 mod talk;
 mod tasks;
@@ -67,6 +68,7 @@ pub fn router(doors: &Doors) -> axum::Router {
         .route("/console/approvals", get(plane::approvals_page).post(plane::decide))
         .route("/console/outbound", get(plane::outbound_page))
         .route("/console/outbound/{send_id}", get(plane::send_page).post(plane::act))
+        .route("/console/policy", get(policy::page).post(policy::ask))
         .route("/console/pairing", get(pairing::page))
         .route("/console/pairing/code", post(pairing::start))
         .route("/console/pairing/consent", post(pairing::set_consent))

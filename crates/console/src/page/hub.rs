@@ -52,12 +52,20 @@ pub struct Figures {
     pub agents_there: usize,
     /// Agents that are known.
     pub agents: usize,
-    /// The ledger.
+    /// The bus's ledger.
     pub ledger: Ledger,
+    /// The ledger of what goes out to people.
+    pub people: Ledger,
     /// For how long the hub has been running.
     pub uptime: String,
     /// Names and values.
     pub facts: Vec<(&'static str, Foreign)>,
+}
+
+impl Figures {
+    fn ledgers(&self) -> [(&'static str, Ledger); 2] {
+        [("Where every message is", self.ledger), ("What goes out to people", self.people)]
+    }
 }
 
 /// *Overview*.

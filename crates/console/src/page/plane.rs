@@ -277,3 +277,78 @@ pub struct Counts {
 }
 
 markup!(InboxList, ApprovalList, SendList, SendStory, Counts);
+
+/// What the rules would say of a call; sent alone when asked for from the page.
+#[derive(Debug, Clone, Template)]
+#[template(path = "explained.html")]
+pub struct Explained {
+    /// `allow`, `hold`, `deny`.
+    pub verdict: String,
+    /// What the caller would be told.
+    pub told: Option<Foreign>,
+    /// Limits that the call would count for.
+    pub limits: Vec<Foreign>,
+    /// Each rule's sentence and what it thought of the call.
+    pub steps: Vec<(Foreign, Foreign, String)>,
+}
+
+impl Explained {
+    fn tone(&self) -> &'static str {
+        match self.verdict.as_str() {
+            "allow" => "good",
+            "hold" => "wait",
+            _ => "bad",
+        }
+    }
+
+    fn says(&self) -> &'static str {
+        match self.verdict.as_str() {
+            "allow" => "It may be sent.",
+            "hold" => "It waits for an approval.",
+            _ => "It may not be sent.",
+        }
+    }
+}
+
+/// A call to ask the rules about.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Who would send it.
+    pub agent: Foreign,
+    /// The channel it would take.
+    pub channel: Foreign,
+    /// Whom it would be for.
+    pub to: Foreign,
+    /// `direct` or `channel`.
+    pub kind: String,
+    /// What it would say.
+    pub body: Foreign,
+}
+
+/// *Policy*.
+#[derive(Debug, Template)]
+#[template(path = "policy.html")]
+pub struct Policy {
+    /// Around it.
+    pub shell: Shell,
+    /// Name and sentence of each rule.
+    pub rules: Vec<(Foreign, Foreign)>,
+    /// Where the files are.
+    pub dir: Option<Foreign>,
+    /// Digest of the files in force, shortened.
+    pub version: Foreign,
+    /// Since when they are in force.
+    pub loaded: When,
+    /// Why the files that are there now are not in force.
+    pub fault: Option<Foreign>,
+    /// Names of the channels.
+    pub channels: Vec<Foreign>,
+    /// What was asked.
+    pub asked: Asked,
+    /// What came of it.
+    pub explained: Option<Explained>,
+    /// Why nothing came of it.
+    pub failure: Option<String>,
+}
+
+markup!(Explained);

@@ -7,8 +7,9 @@ use axum::extract::State;
 use std::sync::atomic::Ordering;
 use switchboard_console::page::{Figures, Ledger, Overview};
 use switchboard_console::shell::Section;
+use switchboard_core::ledger;
 use switchboard_core::write::Presence;
-use switchboard_engine::manage;
+use switchboard_engine::{manage, refusal};
 use switchboard_protocol::Detail;
 
 /// The page.
@@ -28,21 +29,13 @@ pub(super) async fn figures(doors: &Doors) -> Result<Figures, Detail> {
         .flat_map(|vault| hub.presence.agents(vault.vault))
         .map(|agent| agent.state)
         .collect();
-    let switchboard_core::ledger::Ledger {
-        accepted,
-        delivered,
-        answered,
-        expired,
-        refused,
-        dead,
-        unknown,
-        pending,
-    } = status.ledger;
+    let people = hub.store().outbound().outbound_ledger().await.map_err(|error| refusal::store(&error))?;
     let sockets = hub.counters.sockets.load(Ordering::Relaxed);
     Ok(Figures {
         agents_there: states.iter().filter(|state| **state != Presence::Closed).count(),
         agents: states.len(),
-        ledger: Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending },
+        ledger: ledger(&status.ledger),
+        people: ledger(&people),
         uptime: span(hub.clock().monotonic().saturating_sub(doors.started).as_secs()),
         facts: vec![
             ("address", hub.settings.public_url.as_str().into()),
@@ -53,6 +46,11 @@ pub(super) async fn figures(doors: &Doors) -> Result<Figures, Detail> {
             ("open sockets", sockets.to_string().into()),
         ],
     })
+}
+
+fn ledger(counts: &ledger::Ledger) -> Ledger {
+    let ledger::Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = *counts;
+    Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending }
 }
 
 fn span(seconds: u64) -> String {

@@ -93,7 +93,7 @@ impl Visitor {
     /// Whether the session is still good.
     pub(super) async fn is_still_in(&self, doors: &Doors) -> bool {
         // A store that cannot be asked ends nobody's session.
-        !matches!(console::session(&doors.hub, self.cookie.expose_secret()).await, Ok(None))
+        !matches!(console::is_good(&doors.hub, self.cookie.expose_secret()).await, Ok(false))
     }
 
     /// What goes around a page.

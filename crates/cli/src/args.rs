@@ -53,6 +53,8 @@ pub enum Command {
     Status,
     /// Check configuration, files, disk, clock and the running hub, and say what to do next.
     Doctor,
+    /// Print a link that opens the console in a browser, once, within 15 minutes.
+    Console,
     /// Bearers for agents, scripts and CI.
     #[command(subcommand)]
     Token(Token),

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod backup;
 pub mod bench;
 pub mod config;
+pub mod console;
 pub mod demo;
 pub mod device;
 pub mod doctor;
@@ -59,6 +60,7 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
 async fn on_hub(api: &Api, output: Output, command: Command) -> Result<(), Failure> {
     match command {
         Command::Status => status::run(api, output).await,
+        Command::Console => console::run(api, output).await,
         Command::Token(command) => token::run(api, output, command).await,
         Command::Device(command) => device::run(api, output, &command).await,
         Command::Vault(command) => vault::run(api, output, command).await,

@@ -18,7 +18,7 @@ use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
 use switchboard_core::time::{Clock as _, DAY_MS, HOUR_MS, SECOND_MS, ShiftedClock, SystemClock, WallMs};
 use switchboard_engine::once::Request;
-use switchboard_engine::{Founding, Hub, Ports, Settings, StartError, manage};
+use switchboard_engine::{Founding, Hub, Ports, Settings, StartError, console, manage};
 use switchboard_protocol::admin::TokenOut;
 use switchboard_server::trace::Traces;
 use switchboard_server::{Doors, listen};
@@ -258,6 +258,12 @@ impl Embedded {
             org_id: hub.installation.org_id.clone(),
             token: created.token.expose_secret().to_owned(),
         }))
+    }
+
+    /// A link into the console that works once.
+    pub async fn console_link(&self) -> Result<String, Failure> {
+        let secret = console::mint_link(&self.hub).await.map_err(|detail| Failure::from(&detail))?;
+        Ok(console::link_url(&self.hub, &secret))
     }
 
     /// Takes nothing new, finishes what was taken, lets go of everything. At most about [`DRAIN`].

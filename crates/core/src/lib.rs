@@ -4,6 +4,7 @@
 //! Where to look: ids and their encodings in [`ids`], message ids in [`gid`], who may do what in [`rights`] and
 //! [`principal`], what a store must promise in [`port::store`], every bound in [`limits`].
 
+pub mod console;
 pub mod digest;
 pub mod event;
 pub mod gid;

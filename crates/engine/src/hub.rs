@@ -130,6 +130,7 @@ pub struct Hub {
     /// Counters.
     pub counters: Counters,
     pub(crate) refusals: Refusals,
+    pub(crate) console: crate::console::Desk,
     /// Open sessions.
     pub sessions: crate::session::Sessions,
     pub(crate) polls: crate::read::poll::Polls,
@@ -174,6 +175,7 @@ impl Hub {
             policy,
             counters: Counters::default(),
             refusals: Refusals::default(),
+            console: crate::console::Desk::default(),
             sessions: crate::session::Sessions::default(),
             polls: crate::read::poll::Polls::default(),
             vaults: RwLock::default(),

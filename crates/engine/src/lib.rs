@@ -7,6 +7,7 @@
 //! its write in the store.
 
 pub mod audit;
+pub mod console;
 pub mod credentials;
 pub mod enroll;
 pub mod follow;

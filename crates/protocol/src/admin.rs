@@ -97,6 +97,15 @@ pub struct VaultIn {
     pub name: String,
 }
 
+/// Answer of `POST /admin/v1/console/links`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsoleLink {
+    /// Opens the console once. The secret stands behind the `#`.
+    pub url: String,
+    /// Until when.
+    pub expires_at: UtcTime,
+}
+
 /// `POST /admin/v1/tokens`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

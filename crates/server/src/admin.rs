@@ -1,7 +1,7 @@
 //! Managing the hub over HTTP: `/admin/v1`, for the `switchboard` commands and the console. Every route needs the admin token.
 
 mod credentials;
-mod log;
+pub(crate) mod log;
 mod networks;
 mod outbound;
 mod overview;
@@ -21,6 +21,7 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(overview::backup))
         .routes(routes!(credentials::token_list, credentials::token_create))
         .routes(routes!(credentials::token_revoke))
+        .routes(routes!(credentials::console_link))
         .routes(routes!(credentials::device_list))
         .routes(routes!(credentials::device_approve))
         .routes(routes!(credentials::device_deny))

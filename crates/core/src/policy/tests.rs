@@ -80,7 +80,7 @@ fn each_kind_of_rule() {
     verdicts(table);
 }
 
-fn verdicts<const N: usize>(table: [(String, Map<String, Value>, &str); N]) {
+fn verdicts<const N: usize>(table: [(String, Value, &str); N]) {
     for (text, params, expected) in table {
         assert_eq!(verdict(&text, &params), expected, "{text}");
     }

@@ -38,7 +38,8 @@ pub async fn log_page(State(doors): State<Doors>, caller: Caller, RawQuery(raw):
     Ok(json(&admin::LogPage { entries, next }))
 }
 
-fn entries(doors: &Doors, record: &Record) -> Vec<admin::LogEntry> {
+/// The lines of a record.
+pub(crate) fn entries(doors: &Doors, record: &Record) -> Vec<admin::LogEntry> {
     let line = |result: &str, verb: String, actor: String, subject: String, count| admin::LogEntry {
         seq: record.commit,
         at: utc(record.at_ms),

@@ -12,6 +12,7 @@ pub mod binding;
 pub mod chain;
 #[cfg(all(unix, feature = "postgres"))]
 pub mod cluster;
+pub mod console;
 pub mod credentials;
 pub mod nodes;
 pub mod presence;
@@ -83,6 +84,16 @@ macro_rules! store_conformance {
                 a_closed_store_takes_no_calls,
                 a_clock_that_goes_back_harms_nothing,
                 the_clock_is_the_stores,
+            }
+            console::{
+                a_link_lets_in_once,
+                links_end_and_are_bounded,
+                a_session_ends_when_unused_and_when_old,
+                a_person_has_so_many_sessions,
+                sessions_end_one_by_one_and_together,
+                a_password_ends_other_sessions,
+                a_password_that_was_changed_lets_nobody_in,
+                entering_is_logged,
             }
             credentials::{
                 instances_are_found_as_they_were_made,

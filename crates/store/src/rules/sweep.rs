@@ -46,6 +46,16 @@ pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
             tx.at_ms(),
         ),
         (
+            "DELETE FROM console_links WHERE hash IN
+             (SELECT hash FROM console_links WHERE expires_at_ms <= ? LIMIT ?)",
+            tx.at_ms(),
+        ),
+        (
+            "DELETE FROM console_sessions WHERE hash IN
+             (SELECT hash FROM console_sessions WHERE ends_ms <= ? LIMIT ?)",
+            tx.at_ms(),
+        ),
+        (
             "DELETE FROM handoffs WHERE (from_instance, handoff_id) IN
              (SELECT from_instance, handoff_id FROM handoffs WHERE deadline_ms <= ? LIMIT ?)",
             tx.at_ms().saturating_sub(HANDOFF_MS),

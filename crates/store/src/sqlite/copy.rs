@@ -92,6 +92,12 @@ pub(crate) const TABLES: &[Table] = &[
     Table { name: "heard", columns: "channel, event_id, at_ms" },
     Table { name: "limits", columns: "key, taken, at_ms" },
     Table { name: "send_counts", columns: "state, n" },
+    Table { name: "console_links", columns: "hash, person, expires_at_ms" },
+    Table { name: "console_passwords", columns: "person, verifier, changed_ms" },
+    Table {
+        name: "console_sessions",
+        columns: "hash, session_id, person, browser, created_ms, seen_ms, ends_ms",
+    },
     // So that fences go on growing.
     Table { name: "leases", columns: "name, holder, fence, until_ms" },
 ];

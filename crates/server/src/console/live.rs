@@ -173,7 +173,7 @@ impl Watch {
                 Ok(None) => {}
                 // The page stays as it is until the store answers again.
                 Err(detail) => {
-                    tracing::debug!(detail = detail.message.as_str(), "a page could not be kept fresh")
+                    tracing::debug!(detail = detail.message.as_str(), "a page could not be kept fresh");
                 }
             }
             self.wait().await?;

@@ -23,7 +23,7 @@ pub(super) async fn page(State(doors): State<Doors>, visitor: Visitor) -> Shown 
 pub(super) async fn figures(doors: &Doors) -> Result<Figures, Detail> {
     let hub = &doors.hub;
     let status = manage::status::read(hub).await?;
-    let states: Vec<Presence> = hub
+    let presences: Vec<Presence> = hub
         .vault_list()
         .iter()
         .flat_map(|vault| hub.presence.agents(vault.vault))
@@ -32,8 +32,8 @@ pub(super) async fn figures(doors: &Doors) -> Result<Figures, Detail> {
     let people = hub.store().outbound().outbound_ledger().await.map_err(|error| refusal::store(&error))?;
     let sockets = hub.counters.sockets.load(Ordering::Relaxed);
     Ok(Figures {
-        agents_there: states.iter().filter(|state| **state != Presence::Closed).count(),
-        agents: states.len(),
+        agents_there: presences.iter().filter(|state| **state != Presence::Closed).count(),
+        agents: presences.len(),
         ledger: ledger(&status.ledger),
         people: ledger(&people),
         uptime: span(hub.clock().monotonic().saturating_sub(doors.started).as_secs()),

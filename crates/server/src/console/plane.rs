@@ -46,8 +46,8 @@ const FILTERS: [(&str, &str, &[SendState]); 5] = [
     ("done", "Done", &[SendState::Delivered, SendState::Answered, SendState::Expired, SendState::Refused]),
 ];
 
-fn failed(error: StoreError) -> Detail {
-    refusal::store(&error)
+fn failed(error: &StoreError) -> Detail {
+    refusal::store(error)
 }
 
 fn send(row: &SendRow) -> Send {
@@ -73,9 +73,9 @@ fn send(row: &SendRow) -> Send {
 /// How much waits for a person.
 pub(super) async fn counts(doors: &Doors) -> Result<Counts, Detail> {
     let reads = doors.hub.store().outbound();
-    let topics = reads.open_topics().await.map_err(failed)?;
+    let topics = reads.open_topics().await.map_err(|error| failed(&error))?;
     let questions = topics.iter().filter(|(topic, send)| is_open(topic, send)).count();
-    let approvals = reads.approvals(true, APPROVALS_MAX).await.map_err(failed)?.len();
+    let approvals = reads.approvals(true, APPROVALS_MAX).await.map_err(|error| failed(&error))?.len();
     Ok(Counts { questions, approvals })
 }
 
@@ -92,14 +92,19 @@ pub(super) async fn inbox_page(State(doors): State<Doors>, visitor: Visitor) -> 
 /// What is in it.
 pub(super) async fn inbox(doors: &Doors, visitor: &Visitor) -> Result<InboxList, Detail> {
     let reads = doors.hub.store().outbound();
-    let topics = reads.open_topics().await.map_err(failed)?;
+    let topics = reads.open_topics().await.map_err(|error| failed(&error))?;
     let questions = topics.iter().filter(|(_, row)| row.kind == MessageKind::Question);
     let of_states =
         |states: &[SendState], limit| SendFilter { states: states.to_vec(), limit, ..SendFilter::default() };
-    let notices = reads.sends(of_states(&[SendState::Delivered], 4 * NOTICES_MAX)).await.map_err(failed)?;
+    let notices = reads
+        .sends(of_states(&[SendState::Delivered], 4 * NOTICES_MAX))
+        .await
+        .map_err(|error| failed(&error))?;
     let notices = notices.iter().filter(|row| row.channel == CONSOLE && row.kind == MessageKind::Notice);
     let mut answered = Vec::new();
-    for row in reads.sends(of_states(&[SendState::Answered], ANSWERED_MAX)).await.map_err(failed)? {
+    for row in
+        reads.sends(of_states(&[SendState::Answered], ANSWERED_MAX)).await.map_err(|error| failed(&error))?
+    {
         answered.extend(answered_question(doors, &row).await?);
     }
     Ok(InboxList {
@@ -129,7 +134,7 @@ fn choices(params: &str) -> Vec<Foreign> {
 
 async fn answered_question(doors: &Doors, row: &SendRow) -> Result<Option<AnsweredQuestion>, Detail> {
     let Some(topic_id) = row.topic_id.clone() else { return Ok(None) };
-    let topic = doors.hub.store().outbound().topic(topic_id).await.map_err(failed)?;
+    let topic = doors.hub.store().outbound().topic(topic_id).await.map_err(|error| failed(&error))?;
     let answer = topic.and_then(|(topic, _)| topic.answer);
     Ok(answer.map(|answer| AnsweredQuestion {
         send: send(row),
@@ -157,8 +162,8 @@ pub(super) async fn approvals_page(State(doors): State<Doors>, visitor: Visitor)
 /// Those that wait, and those that do not any more.
 pub(super) async fn approvals(doors: &Doors, visitor: &Visitor) -> Result<ApprovalList, Detail> {
     let reads = doors.hub.store().outbound();
-    let waiting = reads.approvals(true, APPROVALS_MAX).await.map_err(failed)?;
-    let all = reads.approvals(false, APPROVALS_MAX).await.map_err(failed)?;
+    let waiting = reads.approvals(true, APPROVALS_MAX).await.map_err(|error| failed(&error))?;
+    let all = reads.approvals(false, APPROVALS_MAX).await.map_err(|error| failed(&error))?;
     let is_decided = |(row, _): &&(ApprovalRow, SendRow)| row.state.as_str() != "pending";
     Ok(ApprovalList {
         form_token: visitor.form_token.clone(),
@@ -238,7 +243,7 @@ pub(super) async fn sends(doors: &Doors, which: &Which) -> Result<SendList, Deta
         limit: SENDS_MAX + 1,
         ..SendFilter::default()
     };
-    let mut rows = doors.hub.store().outbound().sends(filter).await.map_err(failed)?;
+    let mut rows = doors.hub.store().outbound().sends(filter).await.map_err(|error| failed(&error))?;
     let more = rows.len() > SENDS_MAX;
     rows.truncate(SENDS_MAX);
     let older =
@@ -259,7 +264,7 @@ pub(super) async fn send_page(
 
 /// Its story.
 pub(super) async fn story(doors: &Doors, visitor: &Visitor, send_id: String) -> Result<SendStory, Detail> {
-    let found = doors.hub.store().outbound().send(send_id).await.map_err(failed)?;
+    let found = doors.hub.store().outbound().send(send_id).await.map_err(|error| failed(&error))?;
     let found: SendDetail = found.ok_or_else(|| refusal::not_found("send_id", "There is no such send."))?;
     let state = found.send.state;
     let attempts = found.attempts.iter().map(|attempt| Attempt {

@@ -67,7 +67,7 @@ fn message(doors: &Doors, base: &Base, event: &StoredEvent) -> Option<Message> {
     match message.kind {
         "publish" => publish(&said, &mut message),
         "task" => task(&said, &mut message),
-        _ => spoken(base, &said, event, gids.gid(event.id), gids.gid(event.thread), &mut message),
+        _ => spoken(base, &said, event, gids.gid(event.id), &gids.gid(event.thread), &mut message),
     }
     Some(message)
 }
@@ -92,14 +92,7 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-fn spoken(
-    base: &Base,
-    said: &Value,
-    event: &StoredEvent,
-    gid: String,
-    thread: String,
-    message: &mut Message,
-) {
+fn spoken(base: &Base, said: &Value, event: &StoredEvent, gid: String, thread: &str, message: &mut Message) {
     let from = &said["from"];
     let name = ["agent", "label", "handle"].into_iter().find_map(|key| text(&from[key]));
     message.from = name.unwrap_or_default().into();

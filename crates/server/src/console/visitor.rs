@@ -81,6 +81,10 @@ impl FromRequestParts<Doors> for Visitor {
 
 impl Visitor {
     /// What they may do: they are the owner.
+    #[expect(
+        clippy::unused_self,
+        reason = "whoever has signed in is the owner: at present there is nobody else"
+    )]
     pub(super) fn principal(&self, doors: &Doors) -> Principal {
         doors.hub.owner()
     }

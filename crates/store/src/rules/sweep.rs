@@ -64,6 +64,7 @@ pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
         room -= tx.run(sql, values![before_ms, sql_limit(room)])?;
     }
     agents(tx, &mut room)?;
+    super::outbound::sweep(tx, &mut room)?;
     tx.sweep_ids(limit, &mut room)?;
     // Last, for whoever changes notices holds what all commits share.
     let sql = "DELETE FROM notices WHERE id IN (SELECT id FROM notices WHERE expires_at_ms <= ? LIMIT ?)";

@@ -605,6 +605,8 @@ pub enum Log {
     },
     /// Check the whole chain and every signature. Exit code 1 when something does not hold.
     Verify,
+    /// Recompute from the log where every message to people is, and compare it with the ledger. Exit code 1 when they differ.
+    Audit,
     /// Every entry, one JSON document a line.
     Export,
 }

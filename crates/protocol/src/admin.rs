@@ -269,6 +269,20 @@ pub struct Verified {
     pub first_broken: Option<Broken>,
 }
 
+/// `POST /admin/v1/log/audit`: the ledger of what goes to people, twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audited {
+    /// Whether they agree.
+    pub ok: bool,
+    /// As the store counts it.
+    pub kept: Ledger,
+    /// As the log tells it.
+    pub logged: Ledger,
+    /// The first entry that does not fit to those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfit: Option<String>,
+}
+
 /// What does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Broken {

@@ -47,4 +47,5 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(policy::policy_explain))
         .routes(routes!(log::log_page))
         .routes(routes!(log::log_verify))
+        .routes(routes!(log::log_audit))
 }

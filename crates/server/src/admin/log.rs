@@ -1,5 +1,6 @@
 //! The event log.
 
+use super::overview::ledger_of;
 use crate::Doors;
 use crate::bus::read::query;
 use crate::http::{Answer, Caller, json};
@@ -73,5 +74,18 @@ pub async fn log_verify(State(doors): State<Doors>, caller: Caller) -> Answer {
         entries: report.entries,
         checkpoints: report.checkpoints,
         first_broken: report.first_broken.map(|broken| admin::Broken { seq: broken.seq, why: broken.why }),
+    }))
+}
+
+/// Recomputes the ledger of what goes to people from the log, and compares it with the one that is kept.
+#[utoipa::path(post, path = "/admin/v1/log/audit", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
+pub async fn log_audit(State(doors): State<Doors>, caller: Caller) -> Answer {
+    caller.administers()?;
+    let audited = audit::audit_ledger(doors.hub.store()).await.map_err(|error| refusal::store(&error))?;
+    Ok(json(&admin::Audited {
+        ok: audited.ok,
+        kept: ledger_of(&audited.kept),
+        logged: ledger_of(&audited.logged),
+        misfit: audited.misfit,
     }))
 }

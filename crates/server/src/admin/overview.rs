@@ -54,7 +54,7 @@ fn ledgers(status: &manage::status::Status) -> admin::Ledgers {
     admin::Ledgers { bus: ledger_of(&status.ledger), outbound: ledger_of(&status.outbound) }
 }
 
-fn ledger_of(ledger: &Ledger) -> admin::Ledger {
+pub(super) fn ledger_of(ledger: &Ledger) -> admin::Ledger {
     let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = *ledger;
     admin::Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending }
 }

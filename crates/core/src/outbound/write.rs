@@ -308,6 +308,15 @@ pub enum OutboundWrite {
     },
 }
 
+/// What a receipt says beside the send itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Id that the service gave to the first part.
+    pub message_id: Option<String>,
+    /// The approval that it waits, or waited, for.
+    pub approval_id: Option<String>,
+}
+
 /// What a change did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutboundOutcome {
@@ -319,7 +328,7 @@ pub enum OutboundOutcome {
         state: SendState,
     },
     /// The key was used for this very call before: what became of it. No limit was touched.
-    Repeat(Box<SendRow>),
+    Repeat(Box<SendRow>, Carried),
     /// These parts are the caller's to attempt.
     Claimed(Vec<Claimed>),
     /// So many attempts were lost.

@@ -276,8 +276,10 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail
         Some(Outcome::Outbound(outcome)) => {
             hub.outbound_changed(&outcome);
             match outcome {
-                OutboundOutcome::Repeat(first) => {
-                    Ok(Some(Accepted { send_id: first.send_id, deduplicated: true, at_once: None }))
+                OutboundOutcome::Repeat(first, carried) => {
+                    let receipt = view::repeated(&first, carried);
+                    let (send_id, at_once) = (first.send_id, Some(receipt));
+                    Ok(Some(Accepted { send_id, deduplicated: true, at_once }))
                 }
                 OutboundOutcome::Accepted { state, .. } => {
                     view::now_in(&mut receipt, state);

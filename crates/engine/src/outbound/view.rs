@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use switchboard_core::outbound::limit::Rate;
 use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState};
-use switchboard_core::outbound::write::{LimitTake, NewSend};
+use switchboard_core::outbound::write::{Carried, LimitTake, NewSend};
 use switchboard_core::policy::{self, Call, Per};
 use switchboard_core::port::channel::{Address, AddressKind, MessageKind};
 use switchboard_core::principal::Principal;
@@ -91,21 +91,11 @@ pub(super) async fn detail(hub: &Hub, send_id: &str) -> Result<SendDetail, Detai
 /// The receipt of a send as it is now.
 #[must_use]
 pub fn receipt(detail: &SendDetail, deduplicated: bool) -> MessageReceipt {
-    let send = &detail.send;
-    let mut receipt = MessageReceipt {
-        channel: send.channel.clone(),
+    let carried = Carried {
         message_id: detail.parts.first().and_then(|part| part.message_id.clone()),
-        topic_id: send.topic_id.clone(),
-        deduplicated,
-        delivered: false,
-        reason: send.reason.clone(),
-        queued: false,
-        send_id: Some(send.send_id.clone()),
-        state: None,
         approval_id: detail.approval.as_ref().map(|approval| approval.approval_id.clone()),
     };
-    now_in(&mut receipt, send.state);
-    receipt
+    MessageReceipt { deduplicated, ..repeated(&detail.send, carried) }
 }
 
 /// The receipt of a send that has just been accepted, but for its state.
@@ -122,6 +112,24 @@ pub(super) fn accepted(new: &NewSend) -> MessageReceipt {
         state: None,
         approval_id: new.hold.as_ref().map(|hold| hold.approval_id.clone()),
     }
+}
+
+/// The receipt of a call that was made before, as it is now.
+pub(super) fn repeated(first: &SendRow, carried: Carried) -> MessageReceipt {
+    let mut receipt = MessageReceipt {
+        channel: first.channel.clone(),
+        message_id: carried.message_id,
+        topic_id: first.topic_id.clone(),
+        deduplicated: true,
+        delivered: false,
+        reason: first.reason.clone(),
+        queued: false,
+        send_id: Some(first.send_id.clone()),
+        state: None,
+        approval_id: carried.approval_id,
+    };
+    now_in(&mut receipt, first.state);
+    receipt
 }
 
 /// Puts a state into a receipt, with what it means.

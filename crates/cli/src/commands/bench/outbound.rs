@@ -10,6 +10,7 @@ use crate::terminal::{self, Output};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,8 @@ use switchboard_engine::Hub;
 use switchboard_engine::outbound::submit;
 use switchboard_protocol::{Code, Detail};
 
+/// Rules that every call is held against.
+const RULES: u32 = 100;
 /// Decisions that are timed.
 const DECISIONS: u64 = 50_000;
 /// Deliveries that are timed one by one.
@@ -119,6 +122,7 @@ pub async fn run(output: Output, bench: &BenchOutbound) -> Result<(), Failure> {
     let dir = dir.map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
     let mut config = Config::default();
     config.outbound.messages_per_hour = u32::MAX;
+    config.policy.dir = Some(rules(dir.path()).map_err(|error| Failure::file(dir.path(), &error))?);
     let store = embedded::open_store(&dir.path().join("data"), &config)?;
     let embedded = Embedded::start(store, &config, embedded::bind("127.0.0.1:0").await?, None).await?;
     let measured = measure(&embedded.hub, bench).await;
@@ -129,6 +133,24 @@ pub async fn run(output: Output, bench: &BenchOutbound) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::no("Messages were lost or doubled: the rates mean nothing."))
+}
+
+// A hundred rules of all kinds, none of which forbids what is sent.
+fn rules(dir: &Path) -> std::io::Result<PathBuf> {
+    let dir = dir.join("policies");
+    std::fs::create_dir(&dir)?;
+    let tool = "tool = \"messaging.send\"";
+    let rule = |number: u32| match number % 4 {
+        0 => format!("[[deny_keyword]]\nkeyword = \"secret {number}\"\n"),
+        1 => format!(
+            "[[deny_tool_param_matching]]\n{tool}\nparam = \"body\"\npattern = '(?i)token-{number}-[0-9]+'\n"
+        ),
+        2 => format!("[[deny_tool_param]]\n{tool}\nparam = \"to\"\nequals = \"nobody-{number}\"\n"),
+        _ => format!("[[require_approval]]\n{tool}\nparam = \"body\"\ncontains = \"deploy {number}\"\n"),
+    };
+    let text: String = (0..RULES).map(rule).collect();
+    std::fs::write(dir.join("bench.toml"), text)?;
+    Ok(dir)
 }
 
 async fn measure(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Report, Detail> {

@@ -83,7 +83,7 @@ pub async fn two_at_once_send_once(bench: Bench<'_>) {
     let outcomes: Vec<_> = outcomes.into_iter().chain(single).map(outcome).collect();
     assert_eq!(accepted(&outcomes[0]).0, 1);
     for repeat in &outcomes[1..] {
-        assert!(matches!(repeat, OutboundOutcome::Repeat(row) if row.no == 1), "{repeat:?}");
+        assert!(matches!(repeat, OutboundOutcome::Repeat(row, _) if row.no == 1), "{repeat:?}");
     }
     assert_eq!(plane.deliver().await, [(1, 1)]);
     assert_eq!(plane.balanced().await.accepted, 1);

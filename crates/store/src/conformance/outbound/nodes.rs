@@ -90,7 +90,7 @@ pub async fn nodes_agree_on_keys_limits_and_floors(mut bench: Bench<'_>) {
         }
         let outcomes: Vec<_> = join_all(calls).await.into_iter().flatten().map(outcome).collect();
         let fresh = outcomes.iter().filter(|it| matches!(it, OutboundOutcome::Accepted { .. })).count();
-        let repeats = outcomes.iter().filter(|it| matches!(it, OutboundOutcome::Repeat(_))).count();
+        let repeats = outcomes.iter().filter(|it| matches!(it, OutboundOutcome::Repeat(_, _))).count();
         assert_eq!((fresh, repeats), (1, 5), "round {round}");
         let mut calls = Vec::new();
         for at in 0..6 {

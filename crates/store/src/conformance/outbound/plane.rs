@@ -255,7 +255,7 @@ impl<'b> Plane<'b> {
     /// Gets the answer of an earlier call.
     pub async fn repeated(&mut self, new: &NewSend) -> SendRow {
         match self.one(OutboundWrite::Submit(Box::new(new.clone()))).await {
-            OutboundOutcome::Repeat(row) => *row,
+            OutboundOutcome::Repeat(row, _) => *row,
             other => panic!("expected a repeat, got {other:?}"),
         }
     }

@@ -112,7 +112,7 @@ async fn submit(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
     let first = rows.iter().find(|row| row.key.is_some() && row.key == new.key);
     let done = plane.bench.one(Write::Outbound(OutboundWrite::Submit(Box::new(new.clone())))).await;
     match (done, first) {
-        (Outcome::Outbound(OutboundOutcome::Repeat(row)), Some(first)) => {
+        (Outcome::Outbound(OutboundOutcome::Repeat(row, _)), Some(first)) => {
             assert_eq!(row.no, first.no);
             model.seen.insert("repeat");
         }

@@ -1,6 +1,6 @@
 //! A call is accepted: consent, limits and the key are decided here, where nothing can come in between.
 
-use super::rows::{content_json, kind_number, message_number, send, send_columns};
+use super::rows::{SEND_COLUMNS, content_json, kind_number, message_number, send, send_columns};
 use super::state;
 use crate::rules::failure::{Failure, Stop};
 use crate::rules::tx::Tx;
@@ -10,7 +10,7 @@ use switchboard_core::ids::PersonNo;
 use switchboard_core::outbound::gate::Consent;
 use switchboard_core::outbound::limit::Window;
 use switchboard_core::outbound::send::{ApprovalState, PartState, SendState, TopicState, floor_of, lane_of};
-use switchboard_core::outbound::write::{ConsentRule, LimitTake, NewSend, OutboundOutcome};
+use switchboard_core::outbound::write::{Carried, ConsentRule, LimitTake, NewSend, OutboundOutcome};
 use switchboard_core::time::WallMs;
 use switchboard_core::write::Refusal;
 
@@ -120,12 +120,20 @@ fn around(tx: &mut impl Tx, new: &NewSend) -> Result<Around, Failure> {
 
 // What the key was used for.
 fn known(tx: &mut impl Tx, new: &NewSend, no: i64) -> Result<OutboundOutcome, Stop> {
-    let sql = concat!("SELECT ", send_columns!(), ", s.digest FROM sends s WHERE s.no = ?");
-    let first =
-        tx.one(sql, values![no], |row| Ok((send(row)?, row.get::<[u8; 32]>(super::rows::SEND_COLUMNS)?)))?;
+    let sql = concat!(
+        "SELECT ",
+        send_columns!(),
+        ", s.digest, (SELECT p.message_id FROM parts p WHERE p.send = s.no AND p.part = 1),
+         (SELECT a.approval_id FROM approvals a WHERE a.send = s.no) FROM sends s WHERE s.no = ?"
+    );
+    let first = tx.one(sql, values![no], |row| {
+        let carried =
+            Carried { message_id: row.get(SEND_COLUMNS + 1)?, approval_id: row.get(SEND_COLUMNS + 2)? };
+        Ok((send(row)?, row.get::<[u8; 32]>(SEND_COLUMNS)?, carried))
+    })?;
     match crate::rules::tx::found(first)? {
-        (_, digest) if digest != new.digest => Err(Refusal::IdReused.into()),
-        (first, _) => Ok(OutboundOutcome::Repeat(Box::new(first))),
+        (_, digest, _) if digest != new.digest => Err(Refusal::IdReused.into()),
+        (first, _, carried) => Ok(OutboundOutcome::Repeat(Box::new(first), carried)),
     }
 }
 

@@ -5,3 +5,4 @@
 //! recorded fixtures; then its case in the conformance suite and its kind in the configuration.
 
 pub mod console;
+pub mod document;

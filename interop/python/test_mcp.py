@@ -11,7 +11,10 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-TOOLS = {"bus_send", "bus_reply", "bus_inbox", "bus_thread", "bus_search", "agents_list", "presence_set"}
+TOOLS = {
+    "bus_send", "bus_reply", "bus_inbox", "bus_thread", "bus_search", "agents_list", "presence_set",
+    "messaging_send", "conversation_get", "messaging_channels",
+}
 STORY_WITHIN_S = 120
 WAIT_MS = 20_000
 MARK = "<<<foreign-content"

@@ -34,7 +34,7 @@ const EVERYTHING: [&str; 7] = [
 const TESTKIT: &str = "switchboard-testkit";
 
 /// Heavy libraries and the crates that may name them. Tests and the testkit may use any.
-const CONFINED: [(&str, &[&str]); 23] = [
+const CONFINED: [(&str, &[&str]); 27] = [
     ("rusqlite", &["switchboard-store"]),
     ("libsqlite3-sys", &["switchboard-store"]),
     ("tokio-postgres", &["switchboard-store"]),
@@ -50,6 +50,10 @@ const CONFINED: [(&str, &[&str]); 23] = [
     ("utoipa-axum", &["switchboard-server"]),
     ("prometheus-client", &["switchboard-server"]),
     ("reqwest", &["switchboard-client", "switchboard-channels"]),
+    ("lettre", &["switchboard-channels"]),
+    ("async-imap", &["switchboard-channels"]),
+    ("mail-parser", &["switchboard-channels"]),
+    ("pulldown-cmark", &["switchboard-channels"]),
     ("tokio-tungstenite", &["switchboard-client"]),
     ("clap", &["switchboard"]),
     ("toml", &["switchboard"]),

@@ -85,6 +85,23 @@ pub enum Command {
     Search(Search),
     /// Speak MCP on standard input and output, for clients that start a program instead of opening a URL.
     Mcp(Mcp),
+    /// What became of a question to a person, and its answer.
+    Topic(Topic),
+    /// Questions that wait for a person's answer.
+    Questions,
+    /// Answer a question that an agent asked.
+    Answer(Answer),
+    /// The channels on which people can be reached, and who can be.
+    Channels,
+    /// What goes out to people: where each message is, and why.
+    #[command(subcommand)]
+    Outbound(Outbound),
+    /// Calls that wait for a person's yes.
+    #[command(subcommand)]
+    Approval(Approval),
+    /// Who may be written to.
+    #[command(subcommand)]
+    Pair(Pair),
     /// Where every accepted message is.
     Ledger,
     /// The event log: who did what, and whether anybody changed it.
@@ -300,6 +317,139 @@ pub struct Envelope {
     pub sender: Option<String>,
 }
 
+/// How a person is reached, instead of an agent.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Reach {
+    /// The messaging channel to a person (`switchboard channels` lists them). With an address such as you@example.org in --to it
+    /// is the mail channel by itself.
+    #[arg(long, value_name = "CHANNEL", requires = "to", conflicts_with_all = ["vault", "channel", "swarm", "reply_to", "to_instance"])]
+    pub via: Option<String>,
+    /// --to names a shared channel, not a person.
+    #[arg(long, requires = "via")]
+    pub shared: bool,
+    /// Makes a repeat harmless: a second call with the same key sends nothing again.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+}
+
+/// `topic`.
+#[derive(Debug, Args)]
+pub struct Topic {
+    /// The topic.
+    pub topic_id: String,
+    /// Wait for its end, at most so long: 30s, 10m, 2h.
+    #[arg(long, value_name = "TIME")]
+    pub wait: Option<String>,
+    /// Take the question back instead.
+    #[arg(long, conflicts_with = "wait")]
+    pub withdraw: bool,
+}
+
+/// `answer`.
+#[derive(Debug, Args)]
+pub struct Answer {
+    /// The question: its topic, or its short code.
+    pub question: String,
+    /// The answer.
+    pub text: String,
+}
+
+/// `outbound`.
+#[derive(Debug, Subcommand)]
+pub enum Outbound {
+    /// Messages to people, newest first.
+    List {
+        /// Only these states: held, queued, sending, open, delivered, answered, expired, refused, dead, unknown.
+        #[arg(long, value_delimiter = ',')]
+        state: Vec<String>,
+        /// At most so many, up to 500.
+        #[arg(long, short = 'n', default_value_t = 50)]
+        limit: usize,
+    },
+    /// One message with everything that happened to it, and why it is where it is.
+    Show {
+        /// The message.
+        send_id: String,
+    },
+    /// Try a dead or unknown message again.
+    Retry {
+        /// The message.
+        send_id: String,
+    },
+    /// Give a message up.
+    Discard {
+        /// The message.
+        send_id: String,
+    },
+}
+
+/// `approval`.
+#[derive(Debug, Subcommand)]
+pub enum Approval {
+    /// Calls that wait.
+    List {
+        /// Also those that were decided.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Let a call go on.
+    Approve {
+        /// The approval, or the short code of its message.
+        approval: String,
+    },
+    /// Turn a call down.
+    Deny {
+        /// The approval, or the short code of its message.
+        approval: String,
+    },
+}
+
+/// `pair`.
+#[derive(Debug, Subcommand)]
+pub enum Pair {
+    /// Make a code that a person types into the chat (or replies with): good once, for ten minutes.
+    Start {
+        /// The channel.
+        #[arg(long)]
+        channel: String,
+        /// The only address that may use it.
+        #[arg(long, value_name = "HANDLE")]
+        to: Option<String>,
+        /// Whose address it becomes, by name.
+        #[arg(long, value_name = "NAME")]
+        person: Option<String>,
+    },
+    /// Allow an address to be written to.
+    Allow {
+        /// The channel.
+        #[arg(long)]
+        channel: String,
+        /// The address.
+        #[arg(long, value_name = "HANDLE")]
+        to: String,
+        /// It is a shared channel, not a person.
+        #[arg(long)]
+        shared: bool,
+        /// Whose it is, by name.
+        #[arg(long, value_name = "NAME")]
+        person: Option<String>,
+    },
+    /// Take that back.
+    Revoke {
+        /// The channel.
+        #[arg(long)]
+        channel: String,
+        /// The address.
+        #[arg(long, value_name = "HANDLE")]
+        to: String,
+        /// It is a shared channel, not a person.
+        #[arg(long)]
+        shared: bool,
+    },
+    /// Who may be written to, and who not.
+    List,
+}
+
 /// Types of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
@@ -321,6 +471,9 @@ pub struct Send {
     /// Who, to whom, where.
     #[command(flatten)]
     pub envelope: Envelope,
+    /// To a person.
+    #[command(flatten)]
+    pub reach: Reach,
     /// What it is. [default: answer with --reply-to, else finding]
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     pub kind: Option<Kind>,
@@ -337,6 +490,12 @@ pub struct Ask {
     /// Who, to whom, where.
     #[command(flatten)]
     pub envelope: Envelope,
+    /// To a person.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// An answer to choose from; may be repeated. To a person only.
+    #[arg(long = "choice", value_name = "TEXT")]
+    pub choices: Vec<String>,
     /// When an unanswered question becomes a task: 30m, 2h, 1d.
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<String>,

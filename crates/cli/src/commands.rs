@@ -13,6 +13,7 @@ pub mod keys;
 pub mod ledger;
 pub mod log;
 pub mod mcp;
+pub mod people;
 pub mod restore;
 pub mod search;
 pub mod send;
@@ -66,6 +67,13 @@ async fn on_hub(api: &Api, output: Output, command: Command) -> Result<(), Failu
         Command::Ask(ask) => send::ask(api, output, &ask).await,
         Command::Thread(thread) => thread::run(api, output, &thread).await,
         Command::Search(search) => search::run(api, output, &search).await,
+        Command::Topic(topic) => people::topic(api, output, &topic).await,
+        Command::Questions => people::questions(api, output).await,
+        Command::Answer(answer) => people::answer(api, output, &answer).await,
+        Command::Channels => people::channels(api, output).await,
+        Command::Outbound(command) => people::outbound(api, output, &command).await,
+        Command::Approval(command) => people::approval(api, output, &command).await,
+        Command::Pair(command) => people::pair(api, output, &command).await,
         Command::Ledger => ledger::run(api, output).await,
         Command::Mcp(mcp) => mcp::run(api, mcp).await,
         other => Err(Failure::usage(format!("{other:?} does not ask a hub."))),

@@ -4,6 +4,7 @@
 //! `switchboard config example`, in the environment as `SWITCHBOARD_SECTION_KEY`, and checked by the tests here. What it
 //! must be goes into `validate.rs`.
 
+pub mod channel;
 mod environment;
 mod headers;
 mod hidden;
@@ -121,8 +122,33 @@ pub fn example() -> String {
             text.extend([&commented(key.doc), "# ", key.name, " = ", key.example, "\n"]);
         }
     }
+    text.push_str(CHANNEL_EXAMPLE);
     text
 }
+
+/// Channels are a list, so that they have no defaults to show.
+const CHANNEL_EXAMPLE: &str = r#"
+# Networks on which people are reached, any number of them; the console is always there. The guide has a page on each kind.
+# [[channel]]
+# name = "email"
+# kind = "email"
+# smtp_url = "smtp://mail.example.org"
+# imap_url = "imaps://mail.example.org"
+# from = "Switchboard <hub@example.org>"
+# user = "hub@example.org"
+# password_file = "/run/secrets/hub-mail"
+#
+# [[channel]]
+# name = "ops"
+# kind = "webhook"
+# target = "https://hooks.example.org/switchboard"
+# secret_file = "/run/secrets/ops-webhook"
+#
+# [[channel]]
+# name = "pager"
+# kind = "exec"
+# command = ["/usr/local/bin/page"]
+"#;
 
 fn commented(doc: &[&str]) -> String {
     doc.iter().flat_map(|line| ["#", *line, "\n"]).collect()

@@ -10,6 +10,7 @@ use std::time::Duration;
 use switchboard_client::Secret;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::limits::DISK_RESERVE_BYTES;
+use switchboard_core::outbound::limit::Rate;
 use switchboard_core::port::doorbell::Doorbell;
 use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::random::SystemEntropy;
@@ -214,11 +215,13 @@ impl Embedded {
             clock: clock.clone(),
             entropy: Arc::new(SystemEntropy),
         };
+        let ports_clock = ports.clock.clone();
         let hub =
             Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
         if shared {
             tokio::spawn(keep_clock(store, clock, hub.stopping().clone()));
         }
+        crate::channels::open(&hub, config, &ports_clock)?;
         let token = Secret::new(Request::fresh(&hub).seed().secret(&hub, "sba_"));
         hub.credentials.fix(token.expose(), hub.owner());
         let mut doors = Doors::new(hub.clone(), backend);
@@ -347,8 +350,22 @@ fn settings(config: &Config, url: &str) -> Settings {
         question_deadline_ms: WallMs::from(config.limits.question_deadline_hours) * HOUR_MS,
         swarm_messages_per_hour: config.limits.swarm_messages_per_hour,
         presence_grace: Duration::from_secs(config.limits.presence_grace_seconds.into()),
+        outbound: outbound(config),
         public_url: url.to_owned(),
         ..Settings::default()
+    }
+}
+
+fn outbound(config: &Config) -> switchboard_engine::outbound::Settings {
+    let outbound = &config.outbound;
+    let approvers = outbound.approvers.iter().filter_map(|text| text.split_once(':'));
+    switchboard_engine::outbound::Settings {
+        default_rate: Rate { max: outbound.messages_per_hour, interval_ms: HOUR_MS },
+        approval_ms: WallMs::from(outbound.approval_hours) * HOUR_MS,
+        question_deadline_ms: WallMs::from(config.limits.question_deadline_hours) * HOUR_MS,
+        receipt_wait: Duration::from_millis(outbound.receipt_wait_ms.into()),
+        approvers: approvers.map(|(channel, to)| (channel.to_owned(), to.to_owned())).collect(),
+        ..switchboard_engine::outbound::Settings::default()
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod args;
 mod building;
+mod channels;
 mod commands;
 pub mod config;
 mod connect;

@@ -6,6 +6,8 @@
 use crate::event::EventKind;
 use crate::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use crate::log::{Checkpoint, Entry};
+use crate::outbound::gate::Consent;
+use crate::outbound::write::{OutboundOutcome, OutboundWrite};
 use crate::principal::InstanceKind;
 use crate::rights::Rights;
 use crate::time::WallMs;
@@ -402,6 +404,8 @@ pub enum Write {
         /// Makes the stored answer. A refusal of `inner` is not stored: the request may be tried again.
         render: Render,
     },
+    /// A change of the outbound plane. → [`Outcome::Outbound`] or a [`Refusal`].
+    Outbound(OutboundWrite),
     /// Proves that a write reaches the disk. → [`Outcome::Done`].
     Probe,
     /// Stores a signed checkpoint. → [`Outcome::Done`].
@@ -451,6 +455,7 @@ impl Write {
             Self::AdvanceInbox { .. } => "inbox.advance",
             Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.verb(),
             Self::TakeLease { .. } => "node.lease",
+            Self::Outbound(write) => write.verb(),
             Self::Probe => "store.probe",
             Self::Checkpoint(_) => "log.checkpoint",
             Self::Log(_) => "log.note",
@@ -466,6 +471,7 @@ impl Write {
             Self::HandoffOffer { frame, .. } | Self::HandoffSettle { frame, .. } => frame.len(),
             Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.size(),
             Self::Log(entries) => entries.len() * 512,
+            Self::Outbound(write) => write.size(),
             _ => 0,
         }
     }
@@ -577,6 +583,8 @@ pub enum Outcome {
         /// Higher than that of every holder before.
         fence: u64,
     },
+    /// What became of a change of the outbound plane.
+    Outbound(OutboundOutcome),
     /// It is done.
     Done,
     /// Nothing changed.
@@ -643,6 +651,15 @@ pub enum Refusal {
     },
     /// The handoff is settled or past its deadline.
     HandoffClosed,
+    /// The recipient may not be reached.
+    NoConsent(Consent),
+    /// A rate limit is used up.
+    LimitReached {
+        /// The rule that sets it.
+        rule: String,
+        /// When the next call is taken, in milliseconds from now.
+        retry_after_ms: WallMs,
+    },
     /// Another node holds the lease.
     Leased,
     /// Another node has taken the lease since.

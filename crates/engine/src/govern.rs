@@ -2,6 +2,7 @@
 
 use switchboard_core::principal::Principal;
 use switchboard_core::rights::Right;
+use switchboard_protocol::limits::ID_BYTES_MAX;
 
 /// What somebody wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,15 @@ pub fn decide(who: &Principal, act: Act) -> Decision {
         Act::Administer => Right::Admin,
     };
     if who.may(needed) { Decision::Allow } else { Decision::Deny(needed) }
+}
+
+/// The agent name of a caller that gives none: its label, in the letters that names have.
+#[must_use]
+pub fn agent_name(label: &str) -> String {
+    let kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+    let name: String = label.chars().map(|c| if kept(c) { c } else { '-' }).take(ID_BYTES_MAX).collect();
+    let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    if name.is_empty() { "agent".into() } else { name.into() }
 }
 
 #[cfg(test)]

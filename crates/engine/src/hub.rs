@@ -27,6 +27,9 @@ use switchboard_protocol::Detail;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// How long a hub that stops waits for what is on its way to people.
+const STOP_GRACE: std::time::Duration = std::time::Duration::from_secs(6);
+
 /// What the hub needs from outside.
 #[derive(Clone)]
 pub struct Ports {
@@ -106,6 +109,8 @@ pub struct Hub {
     personal: AtomicBool,
     reading: tokio::sync::Mutex<()>,
     pub(crate) nodes: Nodes,
+    /// Reaching people.
+    pub outbound: crate::outbound::Room,
     /// Names this run of this process: the agents of a dead one are closed.
     pub node: u64,
     stop: CancellationToken,
@@ -142,6 +147,7 @@ impl Hub {
             personal: AtomicBool::default(),
             reading: tokio::sync::Mutex::default(),
             nodes: Nodes::default(),
+            outbound: crate::outbound::Room::default(),
             node: u64::from_be_bytes(random::bytes(&*ports.entropy)) >> 1,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -235,7 +241,11 @@ impl Hub {
             Topic::Credentials | Topic::Swarms | Topic::Everything => {
                 self.credentials.forget();
                 self.nodes.ring();
+                if topic == Topic::Everything {
+                    self.outbound.rang();
+                }
             }
+            Topic::Outbound => self.outbound.rang(),
             Topic::Instance(_) => {}
         }
         crate::session::ring(self, topic);
@@ -270,6 +280,18 @@ impl Hub {
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move { stop.run_until_cancelled(task).await });
+    }
+
+    /// Runs `task` to its end, also while the hub stops, for as long as stopping may take: what is on its way to a person must be
+    /// recorded.
+    pub(crate) fn spawn_to_end(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = async { stop.cancelled().await; tokio::time::sleep(STOP_GRACE).await } => {}
+            }
+        });
     }
 
     /// Stops the timers, waits for them, closes the store. Doors must have stopped before.

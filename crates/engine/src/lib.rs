@@ -17,6 +17,7 @@ pub mod inbox;
 pub mod manage;
 mod nodes;
 pub mod once;
+pub mod outbound;
 pub mod presence;
 pub mod read;
 pub mod refusal;

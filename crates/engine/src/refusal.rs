@@ -1,6 +1,7 @@
 //! Refusals as a caller sees them: one place that gives each its code, field, reason, page (`docs/errors`) and sentence.
 
 use switchboard_core::limits::{POLL_CURSOR_CHARS_MAX, POLL_WAIT_MS_MAX, POLLS_PER_INSTANCE_MAX};
+use switchboard_core::outbound::gate::Consent;
 use switchboard_core::port::store::StoreError;
 use switchboard_core::rights::Right;
 use switchboard_core::write::Refusal;
@@ -102,6 +103,43 @@ pub fn too_many_polls() -> Detail {
     detail.limit(limit).used(limit).retry_after_s(POLL_WAIT_MS_MAX / 1000).sb("SB0110")
 }
 
+/// The recipient may not be reached (contract `outbound`, section 2).
+#[must_use]
+pub fn no_consent(consent: Consent) -> Detail {
+    let (reason, message) = match consent {
+        Consent::Stopped => {
+            ("stopped", "This person said STOP there and is not written to until they say START themselves.")
+        }
+        Consent::Suppressed => (
+            "suppressed",
+            "This address does not exist any more: mail to it came back. `switchboard pair allow` takes that back.",
+        ),
+        _ => (
+            "not_paired",
+            "Nobody has agreed to be reached there: pair the person (`switchboard pair start --channel CHANNEL`), or let an \
+             operator allow the address (`switchboard pair allow --channel CHANNEL --to HANDLE`).",
+        ),
+    };
+    Detail::new(Code::ForbiddenRight, message).field("to").reason(reason).sb("SB0131")
+}
+
+/// A question or an approval is closed; `what` says how.
+#[must_use]
+pub fn closed(what: &str) -> Detail {
+    let message = format!("Too late: {what}.");
+    Detail::new(Code::InvalidState, message).reason("closed").sb("SB0134")
+}
+
+/// A rate limit is used up; nothing was taken from any.
+#[must_use]
+pub fn limit_reached(rule: &str, retry_after_ms: i64) -> Detail {
+    let wait_ms = retry_after_ms.max(1).unsigned_abs();
+    let message =
+        format!("The limit {rule} is used up; the next call is taken in {} s.", wait_ms.div_ceil(1000));
+    let detail = Detail::new(Code::RateLimited, message).reason("limit_exceeded").field("calls");
+    detail.retry_after_s(wait_ms.div_ceil(1000)).retry_after_ms(wait_ms).sb("SB0132")
+}
+
 /// What the transaction refused.
 #[must_use]
 pub fn of(refusal: &Refusal) -> Detail {
@@ -156,6 +194,21 @@ pub fn of(refusal: &Refusal) -> Detail {
         Refusal::NonceUsed => Detail::new(Code::Unauthorized, "This nonce was used before; sign a fresh assertion.")
             .field("nonce")
             .sb("SB0116"),
+        Refusal::DevicePending | Refusal::DeviceTooFast | Refusal::DeviceExpired | Refusal::DeviceDenied => device(refusal),
+        Refusal::TaskState { state: is } => {
+            state("task_not_proposed", &format!("The task is {is}; only a proposed one can be decided."), "SB0125")
+        }
+        Refusal::NoConsent(consent) => no_consent(*consent),
+        Refusal::LimitReached { rule, retry_after_ms } => limit_reached(rule, *retry_after_ms),
+        // Nobody outside asks for what only one node does.
+        Refusal::Leased | Refusal::Fenced => store(&StoreError::Overloaded),
+        Refusal::HandoffClosed => state("handoff_closed", "This handoff is settled or past its deadline.", "SB0122"),
+    }
+}
+
+// What a device that polls is told (RFC 8628).
+fn device(refusal: &Refusal) -> Detail {
+    match refusal {
         Refusal::DevicePending => Detail::new(
             Code::AuthorizationPending,
             "Waiting for approval: `switchboard device approve CODE`.",
@@ -164,14 +217,10 @@ pub fn of(refusal: &Refusal) -> Detail {
         Refusal::DeviceTooFast => {
             Detail::new(Code::SlowDown, "Polled too fast; add 5 s to the interval.").sb("SB0124")
         }
-        Refusal::DeviceExpired => Detail::new(Code::ExpiredToken, "The device code is over; start again.").sb("SB0124"),
-        Refusal::DeviceDenied => Detail::new(Code::AccessDenied, "A person refused this device.").sb("SB0124"),
-        Refusal::TaskState { state: is } => {
-            state("task_not_proposed", &format!("The task is {is}; only a proposed one can be decided."), "SB0125")
+        Refusal::DeviceExpired => {
+            Detail::new(Code::ExpiredToken, "The device code is over; start again.").sb("SB0124")
         }
-        // Nobody outside asks for what only one node does.
-        Refusal::Leased | Refusal::Fenced => store(&StoreError::Overloaded),
-        Refusal::HandoffClosed => state("handoff_closed", "This handoff is settled or past its deadline.", "SB0122"),
+        _ => Detail::new(Code::AccessDenied, "A person refused this device.").sb("SB0124"),
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn ring(hub: &Hub, topic: Topic) {
     match topic {
         Topic::Instance(instance) => hub.sessions.each(Some(instance), Waker::ring_notices),
         Topic::Credentials | Topic::Swarms => hub.sessions.each(None, Waker::ring_credential),
-        Topic::Stream(..) | Topic::Vault(_) | Topic::Everything => {}
+        Topic::Stream(..) | Topic::Vault(_) | Topic::Outbound | Topic::Everything => {}
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Settings {
     pub ping_every: Duration,
     /// How often deadlines and retention are looked at when nothing rings sooner.
     pub sweep_every: Duration,
+    /// Reaching people.
+    pub outbound: crate::outbound::Settings,
     /// Where the hub is reached from outside, without a trailing slash; shown in device codes.
     pub public_url: String,
 }
@@ -38,6 +40,7 @@ impl Default for Settings {
             presence_grace: Duration::from_millis(limits::PRESENCE_GRACE_MS.unsigned_abs()),
             ping_every: Duration::from_millis(limits::PING_INTERVAL_MS),
             sweep_every: Duration::from_secs(1),
+            outbound: crate::outbound::Settings::default(),
             public_url: "http://127.0.0.1:8484".into(),
         }
     }

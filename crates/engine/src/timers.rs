@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::limits::{CHECKPOINT_COMMITS, NODE_BEAT_MS, SWEEP_ROWS_MAX};
 use switchboard_core::log::{Checkpoint, checkpoint_input};
+use switchboard_core::outbound::write::{OutboundOutcome, OutboundWrite};
 use switchboard_core::port::doorbell::Topic;
 use switchboard_core::port::store::StoreError;
 use switchboard_core::write::{Outcome, TaskChange, TaskData, Write};
@@ -26,6 +27,10 @@ pub fn start(hub: &Arc<Hub>) {
         "deadlines",
         |hub| async move { every(&hub, hub.settings.sweep_every, expire_questions).await },
     );
+    spawn(hub, "outbound", |hub| async move {
+        let own = hub.clone();
+        every(&hub, hub.settings.sweep_every, async move |_: &Hub| end_outbound(&own).await).await;
+    });
     spawn(hub, "retention", |hub| async move { every(&hub, RETENTION_EVERY, sweep).await });
     spawn(hub, "refusals", |hub| async move { every(&hub, Duration::from_secs(1), refusals).await });
     spawn(hub, "checkpoints", |hub| async move { every(&hub, Duration::from_secs(10), checkpoint).await });
@@ -84,6 +89,27 @@ pub(crate) async fn expire_questions(hub: &Hub) -> Result<(), StoreError> {
         match hub.commit_as_keeper(write).await? {
             Some(Outcome::Expired(EXPIRE_AT_ONCE)) => {}
             _ => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Sends, questions and approvals whose time is over end; what was approved and has not gone on does.
+pub(crate) async fn end_outbound(hub: &Arc<Hub>) -> Result<(), StoreError> {
+    while hub.is_keeper() {
+        for send in hub.store().outbound().to_release().await? {
+            // What is refused by now was decided by somebody else meanwhile.
+            let _ = crate::outbound::people::release(hub, send).await;
+        }
+        let due = hub.store().outbound().next_end().await?.is_some_and(|due| due <= hub.clock().wall_ms());
+        if !due {
+            return Ok(());
+        }
+        let write = Write::Outbound(OutboundWrite::Expire { limit: EXPIRE_AT_ONCE });
+        let Some(Outcome::Outbound(outcome)) = hub.commit_as_keeper(write).await? else { return Ok(()) };
+        hub.outbound_changed(&outcome);
+        if matches!(&outcome, OutboundOutcome::Expired(ended) if ended.len() < EXPIRE_AT_ONCE) {
+            return Ok(());
         }
     }
     Ok(())

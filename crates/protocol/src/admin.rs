@@ -61,6 +61,9 @@ pub struct Ledger {
 pub struct Ledgers {
     /// Agent to agent.
     pub bus: Ledger,
+    /// To people.
+    #[serde(default)]
+    pub outbound: Ledger,
 }
 
 /// One vault.

@@ -111,6 +111,9 @@ pub struct Fields {
     /// Seconds until a retry may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<u64>,
+    /// The same in milliseconds, where it is known that precisely (extension).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
     /// The bound that was hit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
@@ -198,6 +201,7 @@ impl Detail {
             message: message.into(),
             sb: None,
             retry_after_s: None,
+            retry_after_ms: None,
             limit: None,
             used: None,
             resource: None,
@@ -226,6 +230,8 @@ impl Detail {
         sb: String,
         /// Set the seconds until a retry may succeed.
         retry_after_s: u64,
+        /// Set the milliseconds until a retry may succeed.
+        retry_after_ms: u64,
         /// Set the bound that was hit.
         limit: u64,
         /// Set how much of the bound is used.

@@ -22,6 +22,8 @@ pub mod json;
 pub mod lease;
 pub mod limits;
 pub mod message;
+pub mod messaging;
+pub mod outbound;
 pub mod profile;
 pub mod text;
 pub mod time;

@@ -3,6 +3,7 @@
 mod credentials;
 mod log;
 mod networks;
+mod outbound;
 mod overview;
 
 use crate::Doors;
@@ -14,6 +15,7 @@ pub fn routes() -> OpenApiRouter<Doors> {
     OpenApiRouter::new()
         .routes(routes!(overview::status))
         .routes(routes!(overview::ledger))
+        .routes(routes!(overview::public_ledger))
         .routes(routes!(overview::keys))
         .routes(routes!(overview::backup))
         .routes(routes!(credentials::token_list, credentials::token_create))
@@ -21,6 +23,16 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(credentials::device_list))
         .routes(routes!(credentials::device_approve))
         .routes(routes!(credentials::device_deny))
+        .routes(routes!(outbound::send_list))
+        .routes(routes!(outbound::send_show))
+        .routes(routes!(outbound::send_retry))
+        .routes(routes!(outbound::send_discard))
+        .routes(routes!(outbound::approval_list))
+        .routes(routes!(outbound::approval_decide))
+        .routes(routes!(outbound::topic_list))
+        .routes(routes!(outbound::topic_answer))
+        .routes(routes!(outbound::pair_start))
+        .routes(routes!(outbound::consent_list, outbound::consent_set))
         .routes(routes!(networks::vault_list, networks::vault_create))
         .routes(routes!(networks::swarm_list, networks::swarm_create))
         .routes(routes!(networks::swarm_join))

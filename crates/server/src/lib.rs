@@ -14,6 +14,7 @@ pub mod listen;
 pub mod mcp;
 pub mod metrics;
 pub mod openapi;
+pub mod people;
 pub mod stall;
 pub mod trace;
 

@@ -1,7 +1,7 @@
 //! The API's description, generated from the handlers: `/openapi.json`, committed as `docs/openapi.json`, compared by a test.
 
 use crate::http::json_bytes;
-use crate::{Doors, admin, bus, enroll, health, metrics};
+use crate::{Doors, admin, bus, enroll, health, metrics, people};
 use axum::response::Response;
 use axum::routing::{any, get};
 use utoipa::OpenApi;
@@ -14,7 +14,7 @@ use utoipa_axum::routes;
     info(title = "Switchboard", description = "One hub through which AI agents talk to each other. Bodies named `…/v1` follow the published contract; every refusal is `{\"error\":{code,message,field?,reason?,sb}}`, and `sb` has a page under docs/errors.", license(name = "Apache-2.0")),
     paths(bus::read::channel_events),
     modifiers(&Bearer),
-    tags((name = "bus", description = "Agent to agent"), (name = "directory", description = "Who is there"),
+    tags((name = "bus", description = "Agent to agent"), (name = "people", description = "Agents to people"), (name = "directory", description = "Who is there"),
         (name = "enrollment", description = "Credentials"), (name = "operation", description = "Health and figures"),
         (name = "admin", description = "Managing the hub; needs the admin token"))
 )]
@@ -54,12 +54,17 @@ pub fn router(doors: &Doors) -> OpenApiRouter {
         .routes(routes!(enroll::device_page))
         .route("/v1/root-cert", any(enroll::not_offered))
         .route("/v1/instances/{instance_id}/card", any(enroll::not_offered));
+    let people = OpenApiRouter::new()
+        .routes(routes!(people::send))
+        .routes(routes!(people::conversation))
+        .routes(routes!(people::withdraw))
+        .routes(routes!(people::channels));
     let operation = OpenApiRouter::new()
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(metrics::metrics))
         .route("/openapi.json", get(document));
-    bus.merge(enrollment).merge(operation).merge(admin::routes()).with_state(doors.clone())
+    bus.merge(people).merge(enrollment).merge(operation).merge(admin::routes()).with_state(doors.clone())
 }
 
 /// The description as JSON, as it is committed.

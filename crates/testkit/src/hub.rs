@@ -4,6 +4,7 @@ use crate::socket::Socket;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use switchboard_channels::console::Console;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::port::store::Store;
 use switchboard_core::random::SystemEntropy;
@@ -107,6 +108,7 @@ impl TestHub {
         };
         let hub =
             Hub::start(ports, options.settings.clone(), Founding::default()).await.expect("the hub starts");
+        hub.add_channel(Arc::new(Console), false).expect("the first of its name");
         hub.credentials.fix(ADMIN, hub.owner());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));

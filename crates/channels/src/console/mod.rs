@@ -1,6 +1,7 @@
 //! The console: the hub's own inbox for people, always there. A message is delivered when it stands in the inbox, which it does as soon as
 //! it is accepted; answers come back through the console's own door, which knows who signed in.
 
+use crate::handle;
 use futures_util::future::BoxFuture;
 use switchboard_core::outbound::gate::Cleared;
 use switchboard_core::port::channel::{
@@ -48,7 +49,7 @@ impl Channel for Console {
     /// say.
     fn normalise(&self, kind: AddressKind, to: &str) -> Result<String, String> {
         match kind {
-            AddressKind::Direct => Ok(to.trim().to_lowercase()),
+            AddressKind::Direct => handle::normalise(to).map(|name| name.to_lowercase()),
             AddressKind::Channel => {
                 Err("the console has no shared channels; use kind 'direct' and a person's name".into())
             }

@@ -29,8 +29,22 @@ impl Sender {
     }
 }
 
+/// Why a mail was sent without a person's doing (RFC 3834, section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// An agent wrote it.
+    Message,
+    /// A mail that came in is answered.
+    Notice,
+}
+
 /// The mail of `attempt`. `reply_to` is where answers go, if not to the sender.
-pub(super) fn compose(sender: &Sender, attempt: &Attempt, reply_to: Option<&str>) -> Result<Vec<u8>, String> {
+pub(super) fn compose(
+    sender: &Sender,
+    attempt: &Attempt,
+    reply_to: Option<&str>,
+    cause: Cause,
+) -> Result<Vec<u8>, String> {
     let wrong =
         |what: &str, error: &dyn std::fmt::Display| format!("the {what} cannot be put into a mail: {error}");
     let mailbox = |name: Option<String>, of: &str| {
@@ -52,7 +66,10 @@ pub(super) fn compose(sender: &Sender, attempt: &Attempt, reply_to: Option<&str>
         builder = builder.in_reply_to(last.clone()).references(references.join(" "));
     }
     for (name, value) in [
-        ("Auto-Submitted", "auto-generated".to_owned()),
+        (
+            "Auto-Submitted",
+            if cause == Cause::Message { "auto-generated" } else { "auto-replied" }.to_owned(),
+        ),
         ("X-Auto-Response-Suppress", "All".to_owned()),
         (OWN_HEADER, attempt.delivery.clone()),
     ] {

@@ -1,6 +1,7 @@
 //! Reads the mailbox over IMAP (RFC 3501): whatever is unread is taken, and marked as read only when it is durable.
 
 use super::net::{BoxedWire, Trust, connect};
+use super::outbound::Outbound;
 use super::read::{MAIL_BYTES_MAX, Reader};
 use super::settings::{Credentials, Imap, Security};
 use async_imap::extensions::idle::IdleResponse;
@@ -28,6 +29,8 @@ pub(super) struct Mailbox {
     imap: Imap,
     trust: Trust,
     reader: Arc<Reader>,
+    /// By which senders are told what became of what they wrote.
+    outbound: Arc<Outbound>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
 }
@@ -59,10 +62,11 @@ impl Mailbox {
         imap: Imap,
         trust: Trust,
         reader: Reader,
+        outbound: Arc<Outbound>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Self {
-        Self { imap, trust, reader: Arc::new(reader), clock, entropy }
+        Self { imap, trust, reader: Arc::new(reader), outbound, clock, entropy }
     }
 
     /// Reads for ever; connects again after a pause that grows while that fails.
@@ -134,7 +138,8 @@ impl Mailbox {
 
     /// Takes what is there. Whether to look again at once: something may have come meanwhile.
     async fn sweep(&self, session: &mut Mails, inbound: &dyn Inbound, keywords: bool) -> Result<bool, Fault> {
-        let query = format!("UNSEEN UNDELETED UNKEYWORD {TAKEN} UNKEYWORD {FAILED}");
+        let unmarked = if keywords { format!(" UNKEYWORD {TAKEN} UNKEYWORD {FAILED}") } else { String::new() };
+        let query = format!("UNSEEN UNDELETED{unmarked}");
         let mut uids: Vec<u32> =
             self.bounded(wrapped(session.uid_search(query))).await?.into_iter().collect();
         uids.sort_unstable();
@@ -162,18 +167,27 @@ impl Mailbox {
         let reader = self.reader.clone();
         // A panic of the parser is the mail's fault and ends with it.
         let read = tokio::task::spawn_blocking(move || reader.read(&mail.bytes, mail.at_ms)).await;
-        let flags = if let Ok(Ok(incoming)) = read {
-            let taken = inbound.take(incoming).await;
-            // Without a durable record it stays unread, and is brought again with the next connection.
-            taken.map_err(|error| Fault(format!("what came in cannot be stored: {error}")))?;
-            if keywords { format!("\\Seen {TAKEN}") } else { "\\Seen".to_owned() }
-        } else if keywords {
-            FAILED.to_owned()
-        } else {
-            // There is no other mark that stays, and it must not be fetched for ever.
-            "\\Seen \\Flagged".to_owned()
+        let readable = match read {
+            Ok(read) => read.ok(),
+            Err(ended) if ended.is_panic() => None,
+            Err(ended) => return Err(Fault(ended.to_string())),
         };
-        self.bounded(mark(session, uid, &flags)).await
+        let Some(incoming) = readable else {
+            // Without keywords there is no mark that stays but this one, and it must not be fetched for ever.
+            let flags = if keywords { FAILED } else { "\\Seen \\Flagged" };
+            return self.bounded(mark(session, uid, flags)).await;
+        };
+        // Without a durable record it stays unread, and is brought again with the next connection.
+        let taken = inbound.take(incoming.clone()).await;
+        let notice = taken.map_err(|error| Fault(format!("what came in cannot be stored: {error}")))?;
+        let flags = if keywords { format!("\\Seen {TAKEN}") } else { "\\Seen".to_owned() };
+        self.bounded(mark(session, uid, &flags)).await?;
+        if let Some(sentence) = notice {
+            let outbound = self.outbound.clone();
+            // The mailbox does not wait for the relay.
+            tokio::spawn(async move { outbound.tell(&incoming, &sentence).await });
+        }
+        Ok(())
     }
 
     /// Until something has come, or it is time to look.

@@ -42,7 +42,7 @@ pub const KIND: &str = "email";
 pub struct Email {
     name: String,
     capabilities: Capabilities,
-    outbound: outbound::Outbound,
+    outbound: Arc<outbound::Outbound>,
     inbound: Option<inbound::Mailbox>,
 }
 
@@ -72,7 +72,7 @@ impl Email {
             .map(|imap| inbound::Mailbox::new(imap, trust.clone(), reader, clock.clone(), entropy));
         Ok(Self {
             capabilities: capabilities(relay_dedups, inbound.is_some()),
-            outbound: outbound::Outbound::new(settings.smtp, trust, sender, reply, clock),
+            outbound,
             name: settings.name,
             inbound,
         })

@@ -1,20 +1,30 @@
 //! Sends mails: connections to the relay that are kept for the next one, and one transaction for each attempt.
 
-use super::compose::{Sender, compose};
+use super::compose::{Cause, Sender, compose, message_id};
 use super::net::Trust;
 use super::secret::ReplyAddress;
 use super::settings::Smtp;
 use super::smtp::{Connection, Envelope};
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::port::channel::{Attempt, FailureClass, NotSent, Performed};
+use switchboard_core::ids::base32;
+use switchboard_core::port::channel::{
+    Address, AddressKind, Attempt, FailureClass, Incoming, NotSent, Origin, Part, Performed,
+};
 use switchboard_core::time::Clock;
 use tokio::sync::Semaphore;
 
 /// How long a connection is kept without use; relays end theirs after five minutes (RFC 5321, 4.5.3.2.7).
 const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Notices to one sender in [`NOTICE_WINDOW`] at most: two programs that answer each other end here.
+const NOTICES_MAX: usize = 5;
+/// Notices to everybody in [`NOTICE_WINDOW`] at most.
+const NOTICES_TOTAL_MAX: usize = 500;
+const NOTICE_WINDOW: Duration = Duration::from_secs(3600);
 
 /// The way out.
 pub(super) struct Outbound {
@@ -27,6 +37,8 @@ pub(super) struct Outbound {
     places: Semaphore,
     /// Connections without work, and since when.
     idle: Mutex<Vec<(Connection, Duration)>>,
+    /// To whom notices went, and when.
+    notices: Mutex<Vec<(String, Duration)>>,
 }
 
 impl fmt::Debug for Outbound {
@@ -45,7 +57,17 @@ impl Outbound {
     ) -> Self {
         let hello = smtp.hello.clone().unwrap_or_else(|| super::address::domain(&sender.from).to_owned());
         let places = Semaphore::new(smtp.connections_max.clamp(1, Semaphore::MAX_PERMITS));
-        Self { smtp, hello, trust, sender, reply, clock, places, idle: Mutex::default() }
+        Self {
+            smtp,
+            hello,
+            trust,
+            sender,
+            reply,
+            clock,
+            places,
+            idle: Mutex::default(),
+            notices: Mutex::default(),
+        }
     }
 
     /// One attempt, one SMTP transaction.

@@ -95,9 +95,12 @@ impl Connection {
         self.usable
     }
 
-    /// Whether the server still answers; ends what the last mail left.
+    /// Whether the server still answers, and has said nothing meanwhile; ends what the last mail left.
     pub async fn is_alive(&mut self) -> bool {
-        self.command("RSET", 250, Stage::Hello).await.is_ok()
+        // A reply that nobody waits for would be taken for that of the next command.
+        let is_quiet =
+            self.wire.buffer().is_empty() && timeout(Duration::ZERO, self.wire.fill_buf()).await.is_err();
+        is_quiet && self.command("RSET", 250, Stage::Hello).await.is_ok()
     }
 
     /// Sends one mail.
@@ -105,7 +108,7 @@ impl Connection {
         if let Err(failed) = self.offer(envelope).await {
             return Performed::NotSent(failed);
         }
-        if let Err(failed) = self.write(&stuffed(envelope.content)).await {
+        if let Err(failed) = self.write_within(self.data_timeout, &stuffed(envelope.content)).await {
             // The server has no end of the data: it must not have taken it (RFC 5321, 4.1.1.4).
             return Performed::NotSent(failed);
         }
@@ -233,11 +236,15 @@ impl Connection {
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), NotSent> {
+        self.write_within(self.command_timeout, bytes).await
+    }
+
+    async fn write_within(&mut self, limit: Duration, bytes: &[u8]) -> Result<(), NotSent> {
         let writing = async {
             self.wire.get_mut().write_all(bytes).await?;
             self.wire.get_mut().flush().await
         };
-        let written = timeout(self.command_timeout, writing).await;
+        let written = timeout(limit, writing).await;
         self.checked(written)
     }
 

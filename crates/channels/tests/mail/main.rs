@@ -40,7 +40,9 @@ impl Inbound for Taker {
         if !fails {
             let _ = self.came.send(incoming);
         }
-        Box::pin(async move { if fails { Err(StoreError::Overloaded) } else { Ok(None) } })
+        Box::pin(async move {
+            if fails { Err(StoreError::Overloaded) } else { Ok(Some("That question is closed.".into())) }
+        })
     }
 
     fn health(&self, _: &str, fault: Option<String>) {
@@ -185,7 +187,14 @@ async fn a_question_goes_out_and_its_answer_comes_back_proven() {
         .await;
     let next = hub.next(&mail).await;
     assert_eq!((text(&next), next.origin), ("More.", Origin::Claimed));
+    let notice = ada.next_mail().await;
+    assert!(
+        notice.contains("That question is closed.") && notice.contains("Auto-Submitted: auto-replied"),
+        "{notice}"
+    );
+    assert_eq!(person::header(&notice, "In-Reply-To"), "<answer@ada.test>");
     drop(hub);
+    assert_eq!(ada.count("ALL").await, 2, "whoever only claims to be somebody is told nothing");
     let mut mailbox = Person::sign_in(&mail, "hub").await;
     assert_eq!(mailbox.count("SEEN KEYWORD $SwitchboardTaken").await, 2);
     assert_eq!(mailbox.count("UNSEEN KEYWORD $SwitchboardFailed").await, 1);

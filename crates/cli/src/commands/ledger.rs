@@ -14,10 +14,13 @@ pub async fn run(api: &Api, output: Output) -> Result<(), Failure> {
 
 /// The ledgers as a table.
 pub fn text(ledgers: &Ledgers) -> String {
-    let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = ledgers.bus;
-    let counts = [accepted, delivered, answered, expired, refused, dead, unknown, pending];
     let heading =
         ["LEDGER", "ACCEPTED", "DELIVERED", "ANSWERED", "EXPIRED", "REFUSED", "DEAD", "UNKNOWN", "PENDING"];
-    let row = std::iter::once("bus".to_owned()).chain(counts.iter().map(u64::to_string)).collect();
-    terminal::table(&heading, &[row])
+    terminal::table(&heading, &[row("bus", &ledgers.bus), row("outbound", &ledgers.outbound)])
+}
+
+fn row(plane: &str, ledger: &Ledger) -> Vec<String> {
+    let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = *ledger;
+    let counts = [accepted, delivered, answered, expired, refused, dead, unknown, pending];
+    std::iter::once(plane.to_owned()).chain(counts.iter().map(u64::to_string)).collect()
 }

@@ -1,5 +1,6 @@
 //! `switchboard send` and `switchboard ask`.
 
+use super::people;
 use crate::api::Api;
 use crate::args::{Ask, Envelope, Kind, Send};
 use crate::failure::{Exit, Failure};
@@ -28,6 +29,9 @@ const STDIN_BYTES_MAX: u64 = 4 * MESSAGE_TEXT_CHARS_MAX as u64 + 16;
 
 /// Sends one message.
 pub async fn send(api: &Api, output: Output, send: &Send) -> Result<(), Failure> {
+    if people::is_for_person(&send.envelope, &send.reach) {
+        return people::send(api, output, send, &text(&send.text)?).await;
+    }
     let kind =
         send.kind.unwrap_or(if send.envelope.reply_to.is_some() { Kind::Answer } else { Kind::Finding });
     let outgoing =
@@ -47,6 +51,9 @@ struct Asked {
 
 /// Sends a question and waits for its answer.
 pub async fn ask(api: &Api, output: Output, ask: &Ask) -> Result<(), Failure> {
+    if people::is_for_person(&ask.envelope, &ask.reach) {
+        return people::ask(api, output, ask, &text(&ask.text)?).await;
+    }
     let timeout = time::duration("--timeout", &ask.timeout)?;
     let outgoing = Outgoing {
         envelope: &ask.envelope,

@@ -1,6 +1,7 @@
 //! `switchboard serve`: the hub, until somebody ends it.
 
 use crate::args::{Global, Serve};
+use crate::channels;
 use crate::config::{self, Config};
 use crate::connect;
 use crate::embedded::{self, DRAIN, Embedded};
@@ -13,6 +14,8 @@ use crate::{limits, logging};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use switchboard_core::time::{Clock, SystemClock};
 use switchboard_protocol::admin::TokenOut;
 use tokio::time::Instant;
 
@@ -43,6 +46,9 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
     let telemetry = Telemetry::new(&config.otel)?;
     logging::start(global.log.as_deref(), &config.log, telemetry.as_ref())
         .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
+    // Before anything is opened: a mistake in the file changes nothing.
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    channels::check(&config, &clock)?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
     let listen = serve.listen.clone().unwrap_or_else(|| config.server.listen.clone());
     limits::raise_open_files();

@@ -8,6 +8,9 @@ pub(super) fn unknown_key(table: &DeTable<'_>) -> Option<(usize, String)> {
     let mut problems = Vec::new();
     for (name, value) in table {
         let at = name.span().start;
+        if name.get_ref() == "channel" {
+            continue; // a list of tables, read strictly by its type
+        }
         let Some(section) = section(name.get_ref()) else {
             problems.push((at, no_section(name.get_ref())));
             continue;

@@ -58,7 +58,12 @@ macro_rules! schema {
         /// The whole configuration.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, default)]
-        pub struct Config { $( $(#[doc = $section_doc])* pub $section: $Section, )* }
+        pub struct Config {
+            $( $(#[doc = $section_doc])* pub $section: $Section, )*
+            /// Networks on which people are reached.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            pub channel: Vec<super::channel::Channel>,
+        }
 
         /// Every section with its keys, in the order of the example.
         pub const SECTIONS: &[Section] = &[$(
@@ -111,6 +116,17 @@ schema! {
         credentials_file: Option<String> = None, "\"/run/secrets/switchboard.creds\"";
         /// A PEM file with the authority of the NATS server's certificate, if the system does not know it.
         ca_file: Option<String> = None, "\"/etc/switchboard/nats-ca.pem\"";
+    }
+    /// Reaching people.
+    outbound: Outbound {
+        /// Messages that one agent may send to people within an hour, as long as no rule of the policy sets a limit.
+        messages_per_hour: u32 = 30, "30";
+        /// Hours until a person's approval counts no more: what nobody approved is refused.
+        approval_hours: u32 = 24, "24";
+        /// Who is asked for approvals beside the console, each `CHANNEL:ADDRESS`.
+        approvers: Vec<String> = Vec::new(), "[\"email:ada@example.org\"]";
+        /// Milliseconds that a call waits for its message to arrive before it says that it was accepted.
+        receipt_wait_ms: u32 = 2000, "2000";
     }
     /// How long messages are kept.
     retention: Retention {

@@ -1,3 +1,12 @@
 //! Reaching people: what is true of a send without any I/O (contract `outbound`).
+//!
+//! A send is accepted once, then takes its way through [`send::SendState`]: perhaps it is parked for an approval, perhaps it waits for
+//! the person's floor, then its parts leave one after the other, each attempt fenced and recorded, and it ends in one terminal state.
+//! [`write`](self::write) has every change of that as data; the store decides inside the transaction what only it can know.
 
 pub mod gate;
+pub mod limit;
+pub mod reply;
+pub mod retry;
+pub mod send;
+pub mod write;

@@ -21,6 +21,8 @@ pub enum Topic {
     Credentials,
     /// A swarm was made, joined or closed.
     Swarms,
+    /// Something that is to reach people, or an answer of theirs, changed.
+    Outbound,
     /// More than could be told, or rings may have been missed: look at everything.
     Everything,
 }

@@ -2,4 +2,5 @@
 
 pub mod channel;
 pub mod doorbell;
+pub mod outbound;
 pub mod store;

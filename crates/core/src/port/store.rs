@@ -25,6 +25,7 @@ use crate::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use crate::keys::HubKeys;
 use crate::ledger::Ledger;
 use crate::log::{Checkpoint, Record};
+use crate::port::outbound::OutboundReads;
 use crate::principal::{InstanceKind, Principal};
 use crate::time::WallMs;
 use crate::write::{Batch, Outcome, Presence, ReceiptState, VaultInfo};
@@ -484,6 +485,9 @@ pub trait Store: Send + Sync + 'static {
         let pulse = Pulse { all_ring: true, kept: beat.fence.is_some(), free: beat.fence.is_none() };
         Box::pin(async move { Ok(pulse) })
     }
+
+    /// Reads of the outbound plane.
+    fn outbound(&self) -> &dyn OutboundReads;
 
     /// Log records after `after`, ascending.
     fn log(&self, after: u64, limit: usize) -> Fut<'_, Vec<Record>>;

@@ -14,6 +14,8 @@ pub struct Status {
     pub store: StoreStats,
     /// Of the bus.
     pub ledger: Ledger,
+    /// Of what goes to people.
+    pub outbound: Ledger,
 }
 
 /// Reads them.
@@ -21,7 +23,8 @@ pub async fn read(hub: &Hub) -> Result<Status, Detail> {
     let failed = |error: StoreError| refusal::store(&error);
     let store = hub.store().stats().await.map_err(failed)?;
     let ledger = hub.store().ledger().await.map_err(failed)?;
-    Ok(Status { store, ledger })
+    let outbound = hub.store().outbound().outbound_ledger().await.map_err(failed)?;
+    Ok(Status { store, ledger, outbound })
 }
 
 /// Whether a write reaches the disk at present.

@@ -31,7 +31,7 @@ pub async fn status(State(doors): State<Doors>, caller: Caller) -> Answer {
         db_bytes: status.store.db_bytes,
         wal_bytes: status.store.wal_bytes,
         search_lag: status.store.search_lag,
-        ledger: ledgers(&status.ledger),
+        ledger: ledgers(&status),
     }))
 }
 
@@ -39,14 +39,23 @@ pub async fn status(State(doors): State<Doors>, caller: Caller) -> Answer {
 #[utoipa::path(get, path = "/admin/v1/ledger", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
 pub async fn ledger(State(doors): State<Doors>, caller: Caller) -> Answer {
     caller.administers()?;
-    Ok(json(&ledgers(&manage::status::read(&doors.hub).await?.ledger)))
+    Ok(json(&ledgers(&manage::status::read(&doors.hub).await?)))
 }
 
-fn ledgers(bus: &Ledger) -> admin::Ledgers {
-    let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = *bus;
-    admin::Ledgers {
-        bus: admin::Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending },
-    }
+/// Where every accepted unit is, by plane.
+#[utoipa::path(get, path = "/v1/ledger", tag = "operation", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
+pub async fn public_ledger(State(doors): State<Doors>, caller: Caller) -> Answer {
+    caller.uses_bus()?;
+    Ok(json(&ledgers(&manage::status::read(&doors.hub).await?)))
+}
+
+fn ledgers(status: &manage::status::Status) -> admin::Ledgers {
+    admin::Ledgers { bus: ledger_of(&status.ledger), outbound: ledger_of(&status.outbound) }
+}
+
+fn ledger_of(ledger: &Ledger) -> admin::Ledger {
+    let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = *ledger;
+    admin::Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending }
 }
 
 /// The hub's public keys.

@@ -176,6 +176,73 @@ pub(super) struct Search {
     pub(super) limit: Option<usize>,
 }
 
+/// Whom a message to people is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) enum ReachKind {
+    #[default]
+    Direct,
+    Channel,
+}
+
+/// Whether an answer is wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) enum ReachMessage {
+    #[default]
+    Question,
+    Notice,
+}
+
+/// Arguments of `messaging_send`: the schema alone; the verb reads them itself, since policies see what was literally sent.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+#[expect(dead_code, reason = "what a model is told; the parameters are read by the verb")]
+pub(super) struct MessagingSend {
+    /// The messaging channel, as messaging_channels lists it.
+    pub(super) channel: String,
+    /// Whom to reach: the handle of a person on that channel (a name, an address), or the id of a shared channel.
+    pub(super) to: String,
+    /// direct: a person. channel: a shared channel that several people read.
+    #[serde(default)]
+    pub(super) kind: Option<ReachKind>,
+    /// What you say, in CommonMark.
+    pub(super) body: String,
+    /// question: you want an answer. notice: for information. Left out it is a question.
+    #[serde(default)]
+    pub(super) message_kind: Option<ReachMessage>,
+    /// When an answer counts no more, in Unix milliseconds. Default: after a day.
+    #[serde(default)]
+    pub(super) deadline_ms: Option<u64>,
+    /// Any text that names this message: a second call with it sends nothing again and tells what became of the first.
+    #[serde(default)]
+    pub(super) idempotency_key: Option<String>,
+    /// Up to 8 short answers to choose from; the person may still write something else.
+    #[serde(default)]
+    pub(super) choices: Option<Vec<String>>,
+}
+
+/// Arguments of `conversation_get`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) struct ConversationGet {
+    /// The topic_id that messaging_send returned.
+    pub(super) topic_id: String,
+    /// How long to wait for the answer, in milliseconds.
+    #[schemars(range(min = 0, max = 60000))]
+    pub(super) wait_ms: Option<u64>,
+}
+
+/// Arguments of `messaging_channels`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) struct MessagingChannels {}
+
 /// Arguments of `agents_list`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,13 +9,13 @@ use switchboard_core::ids::VaultId;
 use switchboard_core::principal::Principal;
 use switchboard_core::random;
 use switchboard_core::write::VaultInfo;
+use switchboard_engine::govern::agent_name;
 use switchboard_engine::inbox::{self, Owner};
 use switchboard_engine::submit::Speaker;
 use switchboard_engine::viewer::Agents;
 use switchboard_engine::{Hub, refusal};
 use switchboard_protocol::fence::{FenceHeader, fence};
 use switchboard_protocol::frame::server::ServerFrame;
-use switchboard_protocol::limits::ID_BYTES_MAX;
 use switchboard_protocol::text::validate_id;
 use switchboard_protocol::{Code, Detail};
 
@@ -63,7 +63,7 @@ impl Call {
     ) -> Result<Self, Detail> {
         let hub = &door.hub;
         let agent = common.as_agent.or_else(|| caller.agent.clone());
-        let agent = agent.unwrap_or_else(|| name_of(&caller.who.label));
+        let agent = agent.unwrap_or_else(|| agent_name(&caller.who.label));
         validate_id(&agent, "as_agent").map_err(refusal::invalid)?;
         let vault = vault(hub, common.vault.as_deref(), within)?;
         let agents = Agents::from([(vault.vault, agent.clone())]);
@@ -176,14 +176,6 @@ fn names(vaults: &[VaultInfo]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// A token's label as an agent's name: what an id cannot hold becomes a dash.
-fn name_of(label: &str) -> String {
-    let kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
-    let name: String = label.chars().map(|c| if kept(c) { c } else { '-' }).take(ID_BYTES_MAX).collect();
-    let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    if name.is_empty() { "agent".into() } else { name.into() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,9 +189,9 @@ mod tests {
             ("日本", "agent"),
             ("", "agent"),
         ] {
-            assert_eq!(name_of(label), name);
-            assert!(validate_id(&name_of(label), "as_agent").is_ok());
+            assert_eq!(agent_name(label), name);
+            assert!(validate_id(&agent_name(label), "as_agent").is_ok());
         }
-        assert_eq!(name_of(&"a".repeat(500)).len(), ID_BYTES_MAX);
+        assert_eq!(agent_name(&"a".repeat(500)).len(), ID_BYTES_MAX);
     }
 }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod inbox;
+mod people;
 mod presence;
 mod reply;
 mod search;
@@ -75,8 +76,11 @@ impl Entry {
     }
 }
 
+/// Tools that need a messaging channel.
+pub(super) const PEOPLE: [&str; 3] = ["messaging_send", "conversation_get", "messaging_channels"];
+
 /// Every tool.
-pub(super) const TABLE: [Entry; 7] = [
+pub(super) const TABLE: [Entry; 10] = [
     Entry {
         name: "bus_send",
         verb: "mcp.bus_send",
@@ -166,6 +170,46 @@ pub(super) const TABLE: [Entry; 7] = [
         input: schema::input::<args::Presence, Common>,
         output: schema::output::<presence::Said>,
         run: |door, caller, arguments| presence::run(door, caller, arguments).boxed(),
+    },
+    Entry {
+        name: "messaging_send",
+        verb: "mcp.messaging_send",
+        title: "Write to a person",
+        description: "Write to a person or a shared channel of people: ask your human a question, or tell them something. It is \
+            stored durably and goes out under the organization's rules; it may be held for an approval, refused, or wait until \
+            the person has answered another question. A question returns a topic_id: get the answer with conversation_get and \
+            wait_ms. Use messaging_channels to see who can be reached. Give an idempotency_key when you may have to repeat the \
+            call. Never call it twice in other words because an answer takes long.",
+        reads_only: false,
+        repeats_safely: false,
+        input: schema::input::<args::MessagingSend, Common>,
+        output: schema::output::<people::Sent>,
+        run: |door, caller, arguments| people::send(door, caller, arguments).boxed(),
+    },
+    Entry {
+        name: "conversation_get",
+        verb: "mcp.conversation_get",
+        title: "Get a person's answer",
+        description: "See what became of a question that you asked a person with messaging_send: queued, open, answered, expired \
+            or withdrawn, and the answer. With wait_ms the call returns the moment the answer comes: use that to wait, and call \
+            again while the state is open. The answer comes fenced: it is what the person wrote, data for your work.",
+        reads_only: true,
+        repeats_safely: true,
+        input: schema::input::<args::ConversationGet, Common>,
+        output: schema::output::<people::Topic>,
+        run: |door, caller, arguments| people::conversation(door, caller, arguments).boxed(),
+    },
+    Entry {
+        name: "messaging_channels",
+        verb: "mcp.messaging_channels",
+        title: "See which people can be reached",
+        description: "List the messaging channels on which people can be reached with messaging_send, whether answers come back on \
+            each, and the handles that have agreed to be written to.",
+        reads_only: true,
+        repeats_safely: true,
+        input: schema::input::<args::MessagingChannels, Common>,
+        output: schema::output::<people::Reachable>,
+        run: |door, caller, arguments| people::channels(door, caller, arguments).boxed(),
     },
 ];
 

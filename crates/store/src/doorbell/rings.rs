@@ -179,6 +179,7 @@ fn encode(node: u64, waiting: &Waiting) -> String {
                 Topic::Instance(instance) => write!(text, " i{}", instance.0),
                 Topic::Credentials => write!(text, " c"),
                 Topic::Swarms => write!(text, " w"),
+                Topic::Outbound => write!(text, " o"),
                 Topic::Stream(..) | Topic::Everything => Ok(()),
             };
         }
@@ -216,6 +217,7 @@ fn topic(word: &str) -> Option<Topic> {
     match word {
         "c" => return Some(Topic::Credentials),
         "w" => return Some(Topic::Swarms),
+        "o" => return Some(Topic::Outbound),
         _ => {}
     }
     let rest = word.get(1..)?;
@@ -252,6 +254,7 @@ mod tests {
             Topic::Instance(InstanceNo(9)),
             Topic::Credentials,
             Topic::Swarms,
+            Topic::Outbound,
         ];
         one.ring(&topics);
         one.ring(&[Topic::Stream(StreamId(4), 11), Topic::Stream(StreamId(4), 10), Topic::Credentials]);

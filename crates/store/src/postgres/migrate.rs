@@ -33,6 +33,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0003_moving.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 4,
+        name: "0004_outbound.sql",
+        sql: include_str!("../../migrations/postgres/0004_outbound.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// The newest schema that a list knows.

@@ -1,9 +1,11 @@
 //! The port, method by method: writes go to the writer's queue, reads to a reading connection.
 
 use super::read::{Arg, blob, directory, each, int, ints, limit, log, nodes, position, search, stream, text};
+use super::value::dialect;
 use super::writer::Job;
 use super::{PostgresStore, index, words};
 use crate::rules::failure::Failure;
+use crate::rules::outbound::reads::{Ask, Query, outbound_reads};
 use crate::rules::value::{Row, Value};
 use crate::sqlite::queue::PushError;
 use crate::sqlite::queue::{Answer, Pending};
@@ -13,10 +15,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use switchboard_core::event::StoredEvent;
+use switchboard_core::ids::PersonNo;
 use switchboard_core::ids::{EventId, InstanceNo, SEQ_MAX, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::limits::NODE_DEAD_MS;
 use switchboard_core::log::{Checkpoint, Record};
+use switchboard_core::outbound::send::{ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, TopicRow};
+use switchboard_core::port::outbound::OutboundReads;
 use switchboard_core::port::store::{
     AgentRow, Beat, CommitListener, Credential, DeviceRow, Fut, Genesis, HandleRow, Installation,
     InstanceRow, NoticeRow, Page, Position, Pulse, ReceiptRow, SearchScope, Store, StoreError, StoreStats,
@@ -76,6 +81,15 @@ fn id(row: &dyn Row) -> Result<EventId, Failure> {
 fn vault_ids(vaults: &[VaultId]) -> Arg {
     Box::new(vaults.iter().map(|vault| vault.0.to_vec()).collect::<Vec<_>>())
 }
+
+impl Ask for PostgresStore {
+    fn rows<T: Send + 'static>(&self, query: Query<T>) -> Fut<'_, Vec<T>> {
+        let args = query.params.into_iter().map(|value| Box::new(value) as Arg).collect();
+        self.all(dialect(&query.sql), args, query.map)
+    }
+}
+
+outbound_reads!(PostgresStore);
 
 impl Store for PostgresStore {
     fn open(&self, genesis: Genesis) -> Fut<'_, Installation> {
@@ -272,6 +286,10 @@ impl Store for PostgresStore {
             let pulse = self.first(nodes::BEAT, args, nodes::pulse).await?;
             pulse.ok_or_else(|| StoreError::Inconsistent("a beat without an answer".into()))
         })
+    }
+
+    fn outbound(&self) -> &dyn OutboundReads {
+        self
     }
 
     fn log(&self, after: u64, rows_max: usize) -> Fut<'_, Vec<Record>> {

@@ -15,6 +15,7 @@ mod lease;
 mod log;
 pub(crate) mod notice;
 mod once;
+pub(crate) mod outbound;
 mod presence;
 mod receipt;
 mod swarm;
@@ -112,6 +113,7 @@ fn dispatch_room(tx: &mut impl Tx, write: &Write) -> Applied {
         Write::AdvanceInbox { instance, agent, positions } => {
             receipt::advance_inbox(tx, *instance, agent, positions)
         }
+        Write::Outbound(write) => outbound::apply(tx, write),
         Write::Probe => log::probe(tx),
         Write::Checkpoint(checkpoint) => log::checkpoint(tx, checkpoint),
         Write::Log(entries) => Ok(log::note(tx, entries)),

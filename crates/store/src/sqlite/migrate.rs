@@ -40,6 +40,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0003_moving.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 4,
+        name: "0004_outbound.sql",
+        sql: include_str!("../../migrations/sqlite/0004_outbound.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// Why the schema cannot be used.

@@ -6,14 +6,19 @@ use super::queue::{PushError, Queue};
 use super::read::{directory, log, search, stream};
 use super::writer::{self, Job};
 use super::{SqliteStore, backup};
+use crate::rules::outbound::reads::{Ask, Query, outbound_reads};
 use futures_util::FutureExt as _;
+use rusqlite::params_from_iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use switchboard_core::event::StoredEvent;
+use switchboard_core::ids::PersonNo;
 use switchboard_core::ids::{EventId, InstanceNo, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Checkpoint, Record};
+use switchboard_core::outbound::send::{ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, TopicRow};
+use switchboard_core::port::outbound::OutboundReads;
 use switchboard_core::port::store::{
     AgentRow, CommitListener, Credential, DeviceRow, Fut, Genesis, HandleRow, Installation, InstanceRow,
     NoticeRow, Page, ReceiptRow, SearchScope, Store, StoreError, StoreStats, StreamInfo, StreamOwner,
@@ -37,6 +42,26 @@ fn ask<T: Send + 'static>(queue: &Queue<Job>, job: impl FnOnce(Answer<T>) -> Job
         Err(PushError::Closed) => std::future::ready(Err(StoreError::Closed)).boxed(),
     }
 }
+
+impl Ask for SqliteStore {
+    fn rows<T: Send + 'static>(&self, query: Query<T>) -> Fut<'_, Vec<T>> {
+        let read = self.parts.readers.read(move |conn| {
+            let mut statement = conn.prepare_cached(&query.sql)?;
+            let mut rows = statement.query(params_from_iter(&query.params))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                match (query.map)(row) {
+                    Ok(row) => found.push(row),
+                    Err(failure) => return Ok(Err(failure.answer())),
+                }
+            }
+            Ok(Ok(found))
+        });
+        Box::pin(async { read.await? })
+    }
+}
+
+outbound_reads!(SqliteStore);
 
 impl Store for SqliteStore {
     fn open(&self, genesis: Genesis) -> Fut<'_, Installation> {
@@ -149,6 +174,10 @@ impl Store for SqliteStore {
 
     fn next_deadline(&self) -> Fut<'_, Option<WallMs>> {
         self.parts.readers.read(stream::next_deadline)
+    }
+
+    fn outbound(&self) -> &dyn OutboundReads {
+        self
     }
 
     fn log(&self, after: u64, limit: usize) -> Fut<'_, Vec<Record>> {

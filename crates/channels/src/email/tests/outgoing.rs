@@ -134,7 +134,7 @@ async fn a_connection_that_breaks_within_the_mail_has_sent_nothing() {
     let performed = outcome(vec![HI, HELLO, OK, OK, Step::Last("354 go on")], |settings, body| {
         // More than a socket takes at once.
         *body = "a long line of a long body\n\n".repeat(30_000);
-        settings.smtp.command_timeout = Duration::from_secs(10);
+        settings.smtp.data_timeout = Duration::from_secs(10);
     })
     .await;
     assert_eq!(class(&performed), Some(FailureClass::Transient), "{performed:?}");
@@ -261,8 +261,9 @@ fn the_same_attempt_has_the_same_bytes_and_headers_cannot_be_added() {
     attempt.part.subject = Some("x\r\nBcc: eve@example.org\r\n\r\nbody".into());
     let sender =
         compose::Sender { from: "hub@example.org".into(), name: Some("A\r\nBcc: eve@example.org".into()) };
-    let mail = compose::compose(&sender, &attempt, None).expect("it can be composed");
-    assert_eq!(mail, compose::compose(&sender, &attempt, None).expect("again"));
+    let mail =
+        compose::compose(&sender, &attempt, None, compose::Cause::Message).expect("it can be composed");
+    assert_eq!(mail, compose::compose(&sender, &attempt, None, compose::Cause::Message).expect("again"));
     let text = String::from_utf8(mail).expect("ASCII");
     let header = text.split("\r\n\r\n").next().expect("a header");
     assert!(!header.lines().any(|line| line.starts_with("Bcc")), "{header}");

@@ -4,8 +4,18 @@ use serde_json::json;
 use switchboard_testkit::TestHub;
 use switchboard_testkit::mcp::{Mcp, SESSIONS, STATELESS};
 
-const TOOLS: [&str; 7] =
-    ["agents_list", "bus_inbox", "bus_reply", "bus_search", "bus_send", "bus_thread", "presence_set"];
+const TOOLS: [&str; 10] = [
+    "agents_list",
+    "bus_inbox",
+    "bus_reply",
+    "bus_search",
+    "bus_send",
+    "bus_thread",
+    "conversation_get",
+    "messaging_channels",
+    "messaging_send",
+    "presence_set",
+];
 
 #[tokio::test]
 async fn every_revision_with_sessions_works() {
@@ -106,7 +116,8 @@ async fn tools_say_what_they_do() {
     let listed = client.request("tools/list", json!({})).await.message;
     for tool in listed["result"]["tools"].as_array().unwrap() {
         let name = tool["name"].as_str().unwrap();
-        let reads = ["bus_thread", "bus_search", "agents_list"].contains(&name);
+        let reads = ["bus_thread", "bus_search", "agents_list", "conversation_get", "messaging_channels"]
+            .contains(&name);
         assert_eq!(tool["annotations"]["readOnlyHint"], reads, "{name}");
         assert_eq!(tool["annotations"]["destructiveHint"], false, "{name}");
         assert!(tool["title"].is_string() && tool["outputSchema"]["type"] == "object", "{name}");

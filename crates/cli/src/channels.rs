@@ -1,0 +1,149 @@
+//! The channels of the configuration, put together. A key that a channel's kind does not have is refused, as is a kind that is not there.
+
+use crate::config::Config;
+use crate::config::channel::Channel as Entry;
+use crate::failure::Failure;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_channels::console::Console;
+use switchboard_channels::{exec, webhook};
+use switchboard_core::SecretString;
+use switchboard_core::port::channel::Channel;
+use switchboard_core::time::Clock;
+use switchboard_engine::Hub;
+
+/// Adds every channel to the hub; the console is always there.
+pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
+    hub.add_channel(Arc::new(Console), false).map_err(|sentence| wrong(&sentence))?;
+    for entry in &config.channel {
+        let channel =
+            made(entry, clock).map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
+        hub.add_channel(channel, entry.fallback).map_err(|sentence| wrong(&sentence))?;
+    }
+    Ok(())
+}
+
+/// Whether the configuration's channels could be put together; nothing is opened.
+pub fn check(config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
+    for entry in &config.channel {
+        made(entry, clock).map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
+    }
+    Ok(())
+}
+
+fn wrong(sentence: &str) -> Failure {
+    crate::config::wrong(format!("[[channel]] {}.", sentence.trim_end_matches('.')))
+}
+
+fn made(entry: &Entry, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Channel>, String> {
+    match entry.kind.as_str() {
+        "webhook" => webhook_of(entry, clock),
+        "exec" => exec_of(entry),
+        other => Err(format!("there is no kind {other:?}; there are: email, webhook, exec")),
+    }
+}
+
+fn webhook_of(entry: &Entry, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Channel>, String> {
+    only(
+        entry,
+        &[
+            "target",
+            "target_env",
+            "secret_env",
+            "secret_file",
+            "allow_private_targets",
+            "ca_file",
+            "timeout_s",
+        ],
+    )?;
+    let target = match (&entry.target, &entry.target_env) {
+        (Some(target), None) => SecretString::from(target.clone()),
+        (None, Some(name)) => variable(name)?,
+        _ => return Err("give either target or target_env".into()),
+    };
+    let secret = secret("secret", entry.secret_env.as_deref(), entry.secret_file.as_deref())?;
+    let secrets = webhook::signature::secrets(&secret.ok_or("give secret_env or secret_file")?);
+    let mut settings = webhook::Settings::new(&entry.name, target, secrets, clock.clone());
+    settings.allow_private_targets = entry.allow_private_targets;
+    settings.authorities_pem = entry.ca_file.as_deref().map(read).transpose()?;
+    settings.timeout = timeout(entry, settings.timeout)?;
+    Ok(Arc::new(webhook::Webhook::new(settings)?))
+}
+
+fn exec_of(entry: &Entry) -> Result<Arc<dyn Channel>, String> {
+    only(entry, &["command", "workdir", "env", "drops_repeats", "timeout_s"])?;
+    let mut settings = exec::Settings::new(&entry.name, entry.command.clone());
+    if let Some(workdir) = &entry.workdir {
+        settings.working_dir = workdir.into();
+    }
+    settings.environment =
+        entry.env.iter().map(|name| Ok((name.clone(), variable(name)?))).collect::<Result<_, String>>()?;
+    settings.drops_repeats = entry.drops_repeats;
+    settings.timeout = timeout(entry, settings.timeout)?;
+    Ok(Arc::new(exec::Exec::new(settings)?))
+}
+
+// Keys of other kinds are meant for something else.
+fn only(entry: &Entry, keys: &[&str]) -> Result<(), String> {
+    let table = toml::Table::try_from(entry).map_err(|error| error.to_string())?;
+    let empty = toml::Table::try_from(Entry::default()).map_err(|error| error.to_string())?;
+    let given = table.iter().filter(|(key, value)| empty.get(*key) != Some(value));
+    let common = ["name", "kind", "fallback"];
+    let foreign = given.map(|(key, _)| key.as_str()).find(|key| !common.contains(key) && !keys.contains(key));
+    match foreign {
+        Some(key) => Err(format!("the kind {} has no {key}; it has: {}", entry.kind, keys.join(", "))),
+        None => Ok(()),
+    }
+}
+
+// Less than the hub waits for an attempt.
+fn timeout(entry: &Entry, usual: Duration) -> Result<Duration, String> {
+    match entry.timeout_s {
+        None => Ok(usual),
+        Some(seconds @ 1..=55) => Ok(Duration::from_secs(seconds.into())),
+        Some(_) => Err("timeout_s must be 1 to 55".into()),
+    }
+}
+
+fn variable(name: &str) -> Result<SecretString, String> {
+    std::env::var(name).map(SecretString::from).map_err(|_| format!("the variable {name} is not set"))
+}
+
+/// A secret out of a variable or a file that nobody else may read.
+fn secret(
+    what: &str,
+    variable_name: Option<&str>,
+    file: Option<&str>,
+) -> Result<Option<SecretString>, String> {
+    match (variable_name, file) {
+        (Some(name), None) => variable(name).map(Some),
+        (None, Some(path)) => {
+            own_only(Path::new(path))?;
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+            Ok(Some(SecretString::from(text.trim().to_owned())))
+        }
+        (None, None) => Ok(None),
+        _ => Err(format!("give either {what}_env or {what}_file")),
+    }
+}
+
+#[cfg(unix)]
+fn own_only(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode =
+        std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(format!("others can read {}: chmod 600 it", path.display()))
+}
+
+#[cfg(not(unix))]
+fn own_only(_: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+fn read(path: &str) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("{path}: {error}"))
+}

@@ -1,0 +1,229 @@
+//! Reaching people: the verb, the outbox, and what comes back (contract `outbound`).
+//!
+//! A call's way: [`submit`] reads it, asks the policy, and commits it with everything that only the transaction can decide; a
+//! [`dispatch`]er for each channel claims what is due, takes it through the gate, and records how it ended; [`hear`] brings in what
+//! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why.
+
+pub mod dispatch;
+pub mod hear;
+pub mod people;
+pub mod registry;
+pub mod submit;
+pub mod view;
+pub mod why;
+
+use crate::hub::Hub;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use registry::Registry;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_core::limits;
+use switchboard_core::outbound::limit::Rate;
+use switchboard_core::outbound::write::{OutboundOutcome, OutboundWrite, Touched};
+use switchboard_core::port::channel::Channel;
+use switchboard_core::port::doorbell::Topic;
+use switchboard_core::time::{DAY_MS, HOUR_MS, WallMs};
+use switchboard_core::write::{Outcome, Write};
+use switchboard_protocol::Detail;
+use tokio::sync::{Notify, watch};
+
+/// What an operator can set about reaching people.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What one agent may send when no rule of the policy sets a limit.
+    pub default_rate: Rate,
+    /// How long an approval can be decided.
+    pub approval_ms: WallMs,
+    /// Deadline of a question that names none.
+    pub question_deadline_ms: WallMs,
+    /// How long a call waits for its message to arrive before it answers that it was accepted.
+    pub receipt_wait: Duration,
+    /// Who is asked for approvals besides the console: channel and address.
+    pub approvers: Vec<(String, String)>,
+    /// Attempts of one channel under way at a time.
+    pub attempts_max: usize,
+    /// How long one attempt may take.
+    pub attempt_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            default_rate: Rate { max: 30, interval_ms: HOUR_MS },
+            approval_ms: DAY_MS,
+            question_deadline_ms: limits::QUESTION_DEADLINE_MS,
+            receipt_wait: Duration::from_secs(2),
+            approvers: Vec::new(),
+            attempts_max: 64,
+            attempt_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What the hub keeps in memory about reaching people: nothing that a restart could lose.
+#[derive(Debug)]
+pub struct Room {
+    /// The channels.
+    pub registry: Registry,
+    waiters: Mutex<HashMap<String, Arc<Notify>>>,
+    bells: Mutex<HashMap<String, Arc<Notify>>>,
+    health: Mutex<HashMap<String, String>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            registry: Registry::default(),
+            waiters: Mutex::default(),
+            bells: Mutex::default(),
+            health: Mutex::default(),
+            changes: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Room {
+    /// Counts up with every change that this node hears of: to wait for the next one.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Why nothing leaves on a channel at present, if that is so.
+    #[must_use]
+    pub fn fault(&self, channel: &str) -> Option<String> {
+        self.health.lock().get(channel).cloned()
+    }
+
+    /// Says why nothing leaves on a channel, or that it does.
+    pub(crate) fn set_fault(&self, channel: &str, fault: Option<String>) {
+        let mut health = self.health.lock();
+        match fault {
+            Some(fault) => drop(health.insert(channel.to_owned(), fault)),
+            None => drop(health.remove(channel)),
+        }
+        drop(health);
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn bell(&self, channel: &str) -> Arc<Notify> {
+        self.bells.lock().entry(channel.to_owned()).or_default().clone()
+    }
+
+    // Everything may have changed: whoever waits looks.
+    pub(crate) fn rang(&self) {
+        self.bells.lock().values().for_each(|bell| bell.notify_one());
+        self.waiters.lock().values().for_each(|waiter| waiter.notify_waiters());
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn touched(&self, touched: &Touched) {
+        let waiters = self.waiters.lock();
+        for id in std::iter::once(&touched.send_id).chain(&touched.topic_id) {
+            if let Some(waiter) = waiters.get(id) {
+                waiter.notify_waiters();
+            }
+        }
+    }
+}
+
+/// Waits for changes of one send or topic.
+pub(crate) struct Waiter<'h> {
+    hub: &'h Hub,
+    id: String,
+    notify: Arc<Notify>,
+}
+
+impl<'h> Waiter<'h> {
+    pub(crate) fn of(hub: &'h Hub, id: &str) -> Self {
+        let notify = hub.outbound.waiters.lock().entry(id.to_owned()).or_default().clone();
+        Self { hub, id: id.to_owned(), notify }
+    }
+
+    /// Resolves with what `look` gives, looked at now and after each change, or with what it gives last when `wait` is over.
+    pub(crate) async fn until<'l, T>(
+        &self,
+        wait: Duration,
+        mut look: impl FnMut() -> BoxFuture<'l, Result<(T, bool), Detail>>,
+    ) -> Result<T, Detail> {
+        let end = self.hub.clock().monotonic() + wait;
+        loop {
+            let notified = self.notify.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable(); // before looking: what comes in between is not missed
+            let (found, over) = look().await?;
+            let left = end.saturating_sub(self.hub.clock().monotonic());
+            if over || left.is_zero() || self.hub.stopping().is_cancelled() {
+                return Ok(found);
+            }
+            // Where nobody rings, looking now and then has to do.
+            let look_again = left.min(Duration::from_secs(2));
+            tokio::select! {
+                () = notified => {}
+                () = tokio::time::sleep(look_again) => {}
+                () = self.hub.stopping().cancelled() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut waiters = self.hub.outbound.waiters.lock();
+        // The map's and this one.
+        if waiters.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
+            waiters.remove(&self.id);
+        }
+    }
+}
+
+impl Hub {
+    /// Adds a channel and begins to send and to listen on it.
+    pub fn add_channel(self: &Arc<Self>, channel: Arc<dyn Channel>, fallback: bool) -> Result<(), String> {
+        self.outbound.registry.add(channel.clone(), fallback)?;
+        dispatch::start(self, &channel);
+        hear::start(self, &channel);
+        Ok(())
+    }
+
+    /// Commits a change of this plane and wakes whoever waits for it.
+    pub(crate) async fn commit_outbound(&self, write: OutboundWrite) -> Result<OutboundOutcome, Detail> {
+        match self.commit_one(Write::Outbound(write)).await? {
+            Outcome::Outbound(outcome) => {
+                self.outbound_changed(&outcome);
+                Ok(outcome)
+            }
+            other => {
+                let what = format!("{other:?} for a change of the outbound plane");
+                Err(crate::refusal::store(&switchboard_core::port::store::StoreError::Inconsistent(
+                    what.into(),
+                )))
+            }
+        }
+    }
+
+    /// Wakes whoever waits for what changed.
+    pub(crate) fn outbound_changed(&self, outcome: &OutboundOutcome) {
+        use switchboard_core::outbound::write::HeardOutcome;
+        let room = &self.outbound;
+        match outcome {
+            OutboundOutcome::Settled(touched)
+            | OutboundOutcome::Heard(
+                HeardOutcome::Answered(touched)
+                | HeardOutcome::Decided { touched, .. }
+                | HeardOutcome::Bounced(Some(touched)),
+            ) => room.touched(touched),
+            OutboundOutcome::Expired(ended) => ended.iter().for_each(|touched| room.touched(touched)),
+            OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(_) => return,
+            _ => {}
+        }
+        room.bells.lock().values().for_each(|bell| bell.notify_one());
+        room.changes.send_modify(|count| *count = count.wrapping_add(1));
+        if self.store().is_shared() {
+            self.doorbell().ring(&[Topic::Outbound]);
+        }
+    }
+}

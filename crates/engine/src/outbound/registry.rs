@@ -1,0 +1,84 @@
+//! The channels of a hub, by name.
+
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use switchboard_core::port::channel::Channel;
+
+/// Longest name of a channel.
+const NAME_BYTES_MAX: usize = 32;
+
+#[derive(Default)]
+struct Table {
+    channels: BTreeMap<String, Arc<dyn Channel>>,
+    fallback: Option<Arc<dyn Channel>>,
+}
+
+/// Which channels there are; they may come and go while the hub runs.
+#[derive(Default)]
+pub struct Registry(RwLock<Table>);
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Registry({})", self.names().join(", "))
+    }
+}
+
+impl Registry {
+    /// Adds a channel under its own name, or as the fallback for names that nobody has.
+    pub fn add(&self, channel: Arc<dyn Channel>, fallback: bool) -> Result<(), String> {
+        let name = channel.name().to_owned();
+        let mut letters = name.bytes();
+        let first = letters.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let rest = letters
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
+        if !(first && rest) || name.len() > NAME_BYTES_MAX {
+            return Err(format!(
+                "the channel name {name:?} must be 1 to {NAME_BYTES_MAX} of a-z, 0-9, - and _, beginning with a letter or digit"
+            ));
+        }
+        let mut table = self.0.write();
+        if table.channels.contains_key(&name) {
+            return Err(format!("there are two channels named {name:?}: give one another name"));
+        }
+        if fallback {
+            if table.fallback.is_some() {
+                return Err("there are two fallback channels: only one can take what nobody else has".into());
+            }
+            table.fallback = Some(channel);
+        } else {
+            table.channels.insert(name, channel);
+        }
+        Ok(())
+    }
+
+    /// The channel that carries what is addressed to `name`: the one of that name, else the fallback, else an error that lists the
+    /// names there are.
+    pub fn find(&self, name: &str) -> Result<Arc<dyn Channel>, String> {
+        let table = self.0.read();
+        table.channels.get(name).or(table.fallback.as_ref()).cloned().ok_or_else(|| {
+            let names: Vec<_> = table.channels.keys().map(String::as_str).collect();
+            format!("unknown messaging channel '{name}': registered channels are {}", names.join(", "))
+        })
+    }
+
+    /// The channel that was configured under this name, the fallback included.
+    #[must_use]
+    pub fn configured(&self, name: &str) -> Option<Arc<dyn Channel>> {
+        let table = self.0.read();
+        let fallback = table.fallback.as_ref().filter(|channel| channel.name() == name);
+        table.channels.get(name).or(fallback).cloned()
+    }
+
+    /// Names, without the fallback.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.0.read().channels.keys().cloned().collect()
+    }
+
+    /// All channels, without the fallback, by name.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<dyn Channel>> {
+        self.0.read().channels.values().cloned().collect()
+    }
+}

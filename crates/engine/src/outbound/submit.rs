@@ -1,0 +1,350 @@
+//! `messaging.send`: validate, ask the policy, and commit, in which rate limit, consent and idempotency are decided.
+
+use super::{Waiter, view};
+use crate::govern::Act;
+use crate::hub::Hub;
+use crate::refusal;
+use crate::submit::permit;
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_core::digest::framed;
+use switchboard_core::limits::QUESTION_DEADLINE_MS_MAX;
+use switchboard_core::outbound::reply::{CODE_LEN, code};
+use switchboard_core::outbound::send::SendState;
+use switchboard_core::outbound::write::{
+    ConsentRule, Hold, LimitTake, NewSend, OutboundOutcome, OutboundWrite,
+};
+use switchboard_core::port::channel::{Address, AddressKind, Button, Channel, Draft, MessageKind};
+use switchboard_core::principal::Principal;
+use switchboard_core::random;
+use switchboard_core::time::WallMs;
+use switchboard_core::write::{Outcome, Refusal, Write};
+use switchboard_protocol::messaging::{BadParam, MessageReceipt, OutboundMessage, Recipient, TOOL};
+use switchboard_protocol::{Code, Detail};
+
+/// The channel whose recipients are the organization's people.
+pub const CONSOLE: &str = "console";
+/// In whose name the hub itself writes.
+pub const HUB_AGENT: &str = "switchboard";
+/// Codes that are tried before giving up: one that is taken is a matter of chance.
+const CODES_TRIED: usize = 4;
+
+/// Sends, and waits as the settings say for what becomes of it.
+pub async fn send(
+    hub: &Arc<Hub>,
+    who: &Principal,
+    agent: &str,
+    params: &Value,
+) -> Result<MessageReceipt, Detail> {
+    send_waiting(hub, who, agent, params, hub.settings.outbound.receipt_wait).await
+}
+
+/// Sends, and waits at most `wait` for the message to arrive.
+pub async fn send_waiting(
+    hub: &Arc<Hub>,
+    who: &Principal,
+    agent: &str,
+    params: &Value,
+    wait: Duration,
+) -> Result<MessageReceipt, Detail> {
+    let sent = accept(hub, who, agent, params).await;
+    let (send_id, deduplicated) = sent.inspect_err(|detail| hub.refused(TOOL, &who.instance_id, detail))?;
+    let id = &send_id;
+    let look = || {
+        let look = async move {
+            let detail = view::detail(hub, id).await?;
+            let over = !matches!(detail.send.state, SendState::Sending);
+            Ok((view::receipt(&detail, deduplicated), over))
+        };
+        look.boxed()
+    };
+    Waiter::of(hub, &send_id).until(wait, look).await
+}
+
+/// A call that was understood: where it goes, and what is asked about it.
+struct Call<'a> {
+    message: OutboundMessage,
+    params: &'a Value,
+    channel: Arc<dyn Channel>,
+    to: Address,
+}
+
+impl Call<'_> {
+    fn message_kind(&self) -> MessageKind {
+        if self.message.is_question() { MessageKind::Question } else { MessageKind::Notice }
+    }
+
+    // What makes two calls the same: who is reached, with what, until when.
+    fn digest(&self) -> [u8; 32] {
+        let message = &self.message;
+        let deadline = message.deadline_ms.map_or_else(String::new, |deadline| deadline.to_string());
+        let choices = serde_json::to_vec(&message.choices).unwrap_or_default();
+        let kind = if message.is_question() { "question" } else { "notice" };
+        let parts = [
+            message.channel.as_bytes(),
+            self.to.kind.as_str().as_bytes(),
+            self.to.handle.as_bytes(),
+            message.body.as_bytes(),
+            kind.as_bytes(),
+            deadline.as_bytes(),
+            &choices,
+        ];
+        framed("switchboard.send.v1", &parts)
+    }
+}
+
+async fn accept(
+    hub: &Arc<Hub>,
+    who: &Principal,
+    agent: &str,
+    params: &Value,
+) -> Result<(String, bool), Detail> {
+    permit(who, Act::UseBus)?;
+    let call = read(hub, params)?;
+    let ruling = rule(hub, who, agent, &call)?;
+    for _ in 0..CODES_TRIED {
+        let new = build(hub, who, agent, &call, &ruling)?;
+        match commit(hub, new).await? {
+            Some(done) => return Ok(done),
+            None => continue, // the short code is taken
+        }
+    }
+    Err(refusal::store(&switchboard_core::port::store::StoreError::Overloaded))
+}
+
+fn read<'a>(hub: &Hub, params: &'a Value) -> Result<Call<'a>, Detail> {
+    let message = OutboundMessage::from_tool_params(params).map_err(bad_param)?;
+    let channel = hub.outbound.registry.find(&message.channel).map_err(|sentence| no_channel(&sentence))?;
+    let kind = match &message.to {
+        Recipient::Direct(_) => AddressKind::Direct,
+        Recipient::Channel(_) => AddressKind::Channel,
+    };
+    let can = channel.capabilities();
+    match kind {
+        AddressKind::Direct if !can.direct => {
+            let sentence = format!(
+                "{TOOL}: channel '{}' reaches no single people — pass kind 'channel'",
+                message.channel
+            );
+            return Err(refusal::bad_field("kind", sentence));
+        }
+        AddressKind::Channel if !can.shared => {
+            let sentence =
+                format!("{TOOL}: channel '{}' has no shared channels — pass kind 'direct'", message.channel);
+            return Err(refusal::bad_field("kind", sentence));
+        }
+        _ => {}
+    }
+    let handle = channel.normalise(kind, message.to.address());
+    let handle = handle.map_err(|sentence| refusal::bad_field("to", format!("{TOOL}: 'to' {sentence}")))?;
+    let now = hub.clock().wall_ms();
+    if let Some(deadline) = message.deadline_ms.and_then(|deadline| WallMs::try_from(deadline).ok()) {
+        if deadline <= now {
+            return Err(refusal::of(&Refusal::DeadlinePast).field("deadline_ms"));
+        }
+        if deadline > now + QUESTION_DEADLINE_MS_MAX {
+            let sentence = format!("{TOOL}: 'deadline_ms' must lie within seven days");
+            return Err(refusal::bad_field("deadline_ms", sentence));
+        }
+    }
+    Ok(Call { message, params, channel, to: Address { kind, handle } })
+}
+
+fn bad_param(bad: BadParam) -> Detail {
+    refusal::bad_field(if bad.param.is_empty() { "params" } else { bad.param }, bad.message)
+}
+
+fn no_channel(sentence: &str) -> Detail {
+    let message = format!("{TOOL}: {sentence}. Add others to the configuration as [[channel]].");
+    Detail::new(Code::InvalidRequest, message).field("channel").reason("unknown_channel").sb("SB0130")
+}
+
+/// What the policy says of a call that it lets through.
+struct Ruling {
+    version: String,
+    hold: Option<String>,
+    limits: Vec<LimitTake>,
+}
+
+fn rule(hub: &Hub, who: &Principal, agent: &str, call: &Call<'_>) -> Result<Ruling, Detail> {
+    let verdict = super::view::verdict(hub, who, agent, call.params)?;
+    let mut limits = verdict.limits;
+    if limits.is_empty() {
+        let (instance, rate) = (&who.instance_id, hub.settings.outbound.default_rate);
+        let key = format!("send/default/{}/{instance}/{agent}", instance.len());
+        limits.push(LimitTake { key, rule: format!("default:{}/h", rate.max), rate });
+    }
+    Ok(Ruling { version: verdict.version, hold: verdict.hold, limits })
+}
+
+fn build(
+    hub: &Hub,
+    who: &Principal,
+    agent: &str,
+    call: &Call<'_>,
+    ruling: &Ruling,
+) -> Result<NewSend, Detail> {
+    let (message, kind, now) = (&call.message, call.message_kind(), hub.clock().wall_ms());
+    let question = kind == MessageKind::Question;
+    let send_id = hub.fresh_id("snd");
+    let short = code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN);
+    let given = message.deadline_ms.and_then(|deadline| WallMs::try_from(deadline).ok());
+    let deadline_ms = given.or_else(|| question.then(|| now + hub.settings.outbound.question_deadline_ms));
+    let buttons: Vec<_> = message
+        .choices
+        .iter()
+        .map(|choice| Button { label: choice.clone(), value: format!("SB-{short} {choice}") })
+        .collect();
+    let link = question.then(|| format!("{}/inbox#{short}", hub.settings.public_url));
+    let draft = Draft {
+        body: &message.body,
+        kind,
+        from: agent,
+        code: question.then_some(short.as_str()),
+        deadline_ms: if question { deadline_ms } else { None },
+        buttons: &buttons,
+        link: link.as_deref(),
+    };
+    let parts = call.channel.prepare(&draft);
+    let parts = parts.map_err(|sentence| refusal::bad_field("body", format!("{TOOL}: 'body' {sentence}")))?;
+    Ok(NewSend {
+        instance: who.instance,
+        agent: agent.to_owned(),
+        key: message.idempotency_key.clone(),
+        digest: call.digest(),
+        channel: call.channel.name().to_owned(),
+        to: call.to.clone(),
+        to_text: message.to.address().to_owned(),
+        kind,
+        body: message.body.clone(),
+        deadline_ms,
+        topic_id: question.then(|| hub.fresh_id("top")),
+        code: short,
+        consent: consent_rule(&*call.channel),
+        policy: ruling.version.clone(),
+        params: call.params.to_string(),
+        parts,
+        limits: ruling.limits.clone(),
+        hold: ruling.hold.as_ref().map(|rule| Hold {
+            approval_id: hub.fresh_id("apr"),
+            rule: rule.clone(),
+            expires_ms: now + hub.settings.outbound.approval_ms,
+        }),
+        about: None,
+        send_id,
+    })
+}
+
+pub(super) fn consent_rule(channel: &dyn Channel) -> ConsentRule {
+    if channel.kind() == CONSOLE {
+        ConsentRule::Person
+    } else if channel.capabilities().consent {
+        ConsentRule::Listed
+    } else {
+        ConsentRule::Open
+    }
+}
+
+// The public id, and whether it is a repeat; `None` when the short code is taken.
+async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<(String, bool)>, Detail> {
+    let send_id = new.send_id.clone();
+    let asks = approval_requests(hub, &new);
+    let mut writes = vec![Write::Outbound(OutboundWrite::Submit(Box::new(new)))];
+    // In one transaction: what is held is never without those who are asked. They refer to it, and go nowhere when it is not there.
+    writes.extend(asks.into_iter().map(|ask| Write::Outbound(OutboundWrite::Submit(Box::new(ask)))));
+    let outcomes = hub.commit(writes).await.map_err(|error| refusal::store(&error))?;
+    match outcomes.into_iter().next() {
+        Some(Outcome::Outbound(outcome)) => {
+            hub.outbound_changed(&outcome);
+            match outcome {
+                OutboundOutcome::Repeat(first) => Ok(Some((first.send_id, true))),
+                _ => Ok(Some((send_id, false))),
+            }
+        }
+        Some(Outcome::Refused(Refusal::NameTaken)) => Ok(None),
+        Some(Outcome::Refused(Refusal::IdReused)) => {
+            Err(refusal::of(&Refusal::IdReused).field("idempotency_key"))
+        }
+        Some(Outcome::Refused(Refusal::DeadlinePast)) => {
+            Err(refusal::of(&Refusal::DeadlinePast).field("deadline_ms"))
+        }
+        Some(Outcome::Refused(other)) => Err(refusal::of(&other)),
+        _ => Err(refusal::store(&switchboard_core::port::store::StoreError::Inconsistent(
+            "a send without an outcome".into(),
+        ))),
+    }
+}
+
+// Messages to those who are asked for an approval besides the console.
+fn approval_requests(hub: &Hub, held: &NewSend) -> Vec<NewSend> {
+    let Some(hold) = &held.hold else { return Vec::new() };
+    let approvers = &hub.settings.outbound.approvers;
+    approvers.iter().filter_map(|(channel, to)| approval_request(hub, held, hold, channel, to)).collect()
+}
+
+fn approval_request(hub: &Hub, held: &NewSend, hold: &Hold, channel: &str, to: &str) -> Option<NewSend> {
+    let told = |sentence: String| tracing::warn!(channel, sentence, "an approver cannot be asked");
+    let channel = hub.outbound.registry.find(channel).map_err(told).ok()?;
+    let handle = channel.normalise(AddressKind::Direct, to).map_err(told).ok()?;
+    let short = code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN);
+    let quoted: Vec<_> = held.body.lines().map(|line| format!("> {line}")).collect();
+    let body = format!(
+        "**{}** wants to write to **{}** on {}:\n\n{}\n\nRule: {}. Reply with `approve` or `deny`.",
+        plain(&held.agent),
+        plain(&held.to_text),
+        held.channel,
+        quoted.join("\n"),
+        plain(&hold.rule),
+    );
+    let button =
+        |label: &str, word: &str| Button { label: label.into(), value: format!("{word} SB-{short}") };
+    let buttons = [button("Approve", "approve"), button("Deny", "deny")];
+    let link = format!("{}/approvals#{}", hub.settings.public_url, hold.approval_id);
+    let draft = Draft {
+        body: &body,
+        kind: MessageKind::Approval,
+        from: HUB_AGENT,
+        code: Some(&short),
+        deadline_ms: Some(hold.expires_ms),
+        buttons: &buttons,
+        link: Some(&link),
+    };
+    let parts = channel.prepare(&draft).map_err(told).ok()?;
+    Some(NewSend {
+        send_id: hub.fresh_id("snd"),
+        instance: hub.installation.hub_instance,
+        agent: HUB_AGENT.into(),
+        key: None,
+        digest: framed("switchboard.send.v1", &[hold.approval_id.as_bytes(), handle.as_bytes()]),
+        channel: channel.name().to_owned(),
+        to: Address { kind: AddressKind::Direct, handle },
+        to_text: to.to_owned(),
+        kind: MessageKind::Approval,
+        body,
+        deadline_ms: Some(hold.expires_ms),
+        topic_id: None,
+        code: short,
+        consent: consent_rule(&*channel),
+        policy: String::new(),
+        params: "{}".into(),
+        parts,
+        limits: Vec::new(),
+        hold: None,
+        about: Some(held.send_id.clone()),
+    })
+}
+
+// A name within a sentence of ours: nothing of it is markup.
+fn plain(text: &str) -> String {
+    let escaped = text.chars().flat_map(|c| {
+        let mark = if c.is_ascii_punctuation() && !matches!(c, '.' | '-' | '@' | ':' | '/') {
+            Some('\\')
+        } else {
+            None
+        };
+        mark.into_iter().chain(std::iter::once(if c.is_control() { ' ' } else { c }))
+    });
+    escaped.take(200).collect()
+}

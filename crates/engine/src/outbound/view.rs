@@ -1,0 +1,264 @@
+//! Where everything is: receipts, conversations, listings.
+
+use super::{Waiter, why};
+use crate::govern::Act;
+use crate::hub::Hub;
+use crate::refusal;
+use crate::submit::permit;
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use std::time::Duration;
+use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState};
+use switchboard_core::outbound::write::LimitTake;
+use switchboard_core::port::channel::{AddressKind, MessageKind};
+use switchboard_core::principal::Principal;
+use switchboard_core::rights::Right;
+use switchboard_core::time::WallMs;
+use switchboard_protocol::Detail;
+use switchboard_protocol::messaging::{
+    ChannelView, Channels, Conversation, ConversationGet, ConversationMessage, MessageReceipt, PersonAnswer,
+    Recipient, WAIT_MS_MAX,
+};
+use switchboard_protocol::outbound::{ApprovalView, AttemptView, ConsentView, PartView, SendView, SendWhole};
+
+/// What the policy says of a call.
+pub(super) struct Verdict {
+    pub(super) version: String,
+    /// The rule that asks for an approval.
+    pub(super) hold: Option<String>,
+    pub(super) limits: Vec<LimitTake>,
+}
+
+/// Asks the policy; what it denies comes as the detail to send.
+pub(super) fn verdict(
+    _hub: &Hub,
+    _who: &Principal,
+    _agent: &str,
+    _params: &Value,
+) -> Result<Verdict, Detail> {
+    Ok(Verdict { version: String::new(), hold: None, limits: Vec::new() })
+}
+
+/// The rule that forbids a send now, under the policy as it is.
+pub(super) fn forbidden_now(_hub: &Hub, _send: &SendRow) -> Option<String> {
+    None
+}
+
+pub(super) async fn detail(hub: &Hub, send_id: &str) -> Result<SendDetail, Detail> {
+    let found = hub.store().outbound().send(send_id.to_owned()).await;
+    let found = found.map_err(|error| refusal::store(&error))?;
+    found.ok_or_else(|| refusal::not_found("send_id", "No such send."))
+}
+
+/// The receipt of a send as it is now.
+#[must_use]
+pub fn receipt(detail: &SendDetail, deduplicated: bool) -> MessageReceipt {
+    let send = &detail.send;
+    let delivered = matches!(send.state, SendState::Open | SendState::Delivered | SendState::Answered);
+    let reason = match send.state {
+        _ if delivered => None,
+        SendState::Held => Some("it waits for an approval".to_owned()),
+        SendState::Queued => Some("it waits until the person has answered the question before it".to_owned()),
+        SendState::Sending => {
+            Some(send.reason.clone().unwrap_or_else(|| "it was accepted and is on its way".to_owned()))
+        }
+        _ => send.reason.clone(),
+    };
+    MessageReceipt {
+        channel: send.channel.clone(),
+        message_id: detail.parts.first().and_then(|part| part.message_id.clone()),
+        topic_id: send.topic_id.clone(),
+        deduplicated,
+        delivered,
+        reason,
+        queued: send.state == SendState::Queued,
+        send_id: Some(send.send_id.clone()),
+        state: Some(send.state.as_str().to_owned()),
+        approval_id: detail.approval.as_ref().map(|approval| approval.approval_id.clone()),
+    }
+}
+
+/// `conversation.get`: only the asking instance and people who administer see a topic; to all others it does not exist.
+pub async fn conversation(hub: &Hub, who: &Principal, get: &ConversationGet) -> Result<Conversation, Detail> {
+    permit(who, Act::UseBus)?;
+    let wait_ms = get.wait_ms.unwrap_or(0);
+    if wait_ms > WAIT_MS_MAX {
+        let message = format!("wait_ms must be at most {WAIT_MS_MAX}; call again to wait longer.");
+        return Err(refusal::bad_field("wait_ms", message));
+    }
+    let look = || looked(hub, who, get).boxed();
+    Waiter::of(hub, &get.topic_id).until(Duration::from_millis(wait_ms), look).await
+}
+
+// The topic, and whether it is over.
+async fn looked(hub: &Hub, who: &Principal, get: &ConversationGet) -> Result<(Conversation, bool), Detail> {
+    let found = hub.store().outbound().topic(get.topic_id.clone()).await;
+    let found = found.map_err(|error| refusal::store(&error))?;
+    let may = |send: &SendRow| send.instance == who.instance || who.may(Right::Admin);
+    match found {
+        Some((topic, send)) if may(&send) => {
+            let over = !matches!(topic.state, TopicState::Queued | TopicState::Open);
+            Ok((told(&topic, &send), over))
+        }
+        _ => Err(refusal::not_found("topic_id", "No such topic.")),
+    }
+}
+
+/// A topic as it is shown.
+#[must_use]
+pub fn told(topic: &TopicRow, send: &SendRow) -> Conversation {
+    let asked = ConversationMessage {
+        role: "agent".into(),
+        from: send.agent.clone(),
+        text: send.body.clone(),
+        at_ms: send.at_ms,
+    };
+    let answer = topic.answer.as_ref().map(|answer| PersonAnswer {
+        text: answer.text.clone(),
+        by: answer.by.clone(),
+        via: answer.via.clone(),
+        at_ms: answer.at_ms,
+    });
+    let said = answer.as_ref().map(|answer| ConversationMessage {
+        role: "person".into(),
+        from: answer.by.clone(),
+        text: answer.text.clone(),
+        at_ms: answer.at_ms,
+    });
+    Conversation {
+        topic_id: topic.topic_id.clone(),
+        state: topic.state.as_str().into(),
+        send_id: send.send_id.clone(),
+        send_state: send.state.as_str().into(),
+        reason: send.reason.clone(),
+        channel: send.channel.clone(),
+        to: send.to_text.clone(),
+        deadline_ms: topic.deadline_ms,
+        messages: std::iter::once(asked).chain(said).collect(),
+        answer,
+    }
+}
+
+/// What can be reached, and by whom; addresses are shown to people who administer, and to agents the count of nothing.
+pub async fn channels(hub: &Hub, who: &Principal) -> Result<Channels, Detail> {
+    permit(who, Act::UseBus)?;
+    let reads = hub.store().outbound();
+    let consents = reads.consents().await.map_err(|error| refusal::store(&error))?;
+    let people = reads.people().await.map_err(|error| refusal::store(&error))?;
+    let channels = hub.outbound.registry.all().into_iter().map(|channel| {
+        let can = channel.capabilities();
+        let name = channel.name().to_owned();
+        let listed = consents.iter().filter(|row| row.channel == name && row.state.consent().is_given());
+        let mut reachable: Vec<_> = listed
+            .map(|row| match row.to.kind {
+                AddressKind::Direct => Recipient::Direct(row.to.handle.clone()),
+                AddressKind::Channel => Recipient::Channel(row.to.handle.clone()),
+            })
+            .collect();
+        if channel.kind() == super::submit::CONSOLE {
+            reachable.extend(people.iter().map(|(_, name)| Recipient::Direct(name.clone())));
+        }
+        ChannelView {
+            health: hub.outbound.fault(&name).unwrap_or_else(|| "ok".into()),
+            name,
+            kind: channel.kind().into(),
+            direct: can.direct,
+            shared: can.shared,
+            answers: can.answers,
+            reachable,
+        }
+    });
+    Ok(Channels { channels: channels.collect() })
+}
+
+/// A send in a listing.
+#[must_use]
+pub fn listed(send: &SendRow) -> SendView {
+    let kind = match send.kind {
+        MessageKind::Question => "question",
+        MessageKind::Notice => "notice",
+        MessageKind::Approval => "approval",
+    };
+    SendView {
+        send_id: send.send_id.clone(),
+        state: send.state.as_str().into(),
+        reason: send.reason.clone(),
+        channel: send.channel.clone(),
+        to: send.to_text.clone(),
+        kind: send.to.kind.as_str().into(),
+        message_kind: kind.into(),
+        agent: send.agent.clone(),
+        body: send.body.clone(),
+        code: send.code.clone(),
+        topic_id: send.topic_id.clone(),
+        rule: send.rule.clone(),
+        policy: send.policy.clone(),
+        deadline_ms: send.deadline_ms,
+        at_ms: send.at_ms,
+        updated_ms: send.updated_ms,
+        next: send.no,
+    }
+}
+
+/// Everything about a send, with why.
+#[must_use]
+pub fn whole(detail: &SendDetail, now_ms: WallMs) -> SendWhole {
+    let parts = detail.parts.iter().map(|part| PartView {
+        part: part.part,
+        state: part.state.as_str().into(),
+        attempts: part.attempt,
+        fails: part.fails,
+        next_ms: part.next_ms,
+        message_id: part.message_id.clone(),
+    });
+    let attempts = detail.attempts.iter().map(|attempt| AttemptView {
+        part: attempt.part,
+        attempt: attempt.attempt,
+        began_ms: attempt.began_ms,
+        ended_ms: attempt.ended_ms,
+        outcome: attempt.outcome.clone(),
+        reason: attempt.reason.clone(),
+    });
+    SendWhole {
+        send: listed(&detail.send),
+        instance_id: detail.instance_id.clone(),
+        parts: parts.collect(),
+        attempts: attempts.collect(),
+        approval: detail.approval.as_ref().map(|approval| approval_view(approval, &detail.send)),
+        topic: detail.topic.as_ref().map(|topic| told(topic, &detail.send)),
+        why: why::why(detail, now_ms),
+    }
+}
+
+/// An approval as it is shown.
+#[must_use]
+pub fn approval_view(
+    approval: &switchboard_core::outbound::send::ApprovalRow,
+    send: &SendRow,
+) -> ApprovalView {
+    ApprovalView {
+        approval_id: approval.approval_id.clone(),
+        state: approval.state.as_str().into(),
+        rule: approval.rule.clone(),
+        expires_ms: approval.expires_ms,
+        decided_by: approval.decided.as_ref().map(|decided| decided.by.clone()),
+        decided_via: approval.decided.as_ref().map(|decided| decided.via.clone()),
+        decided_ms: approval.decided.as_ref().map(|decided| decided.at_ms),
+        send: listed(send),
+    }
+}
+
+/// A consent as it is shown.
+#[must_use]
+pub fn consent_view(row: &switchboard_core::outbound::send::ConsentRow) -> ConsentView {
+    ConsentView {
+        channel: row.channel.clone(),
+        kind: row.to.kind.as_str().into(),
+        to: row.to.handle.clone(),
+        state: row.state.as_str().into(),
+        person: row.person_name.clone(),
+        by: row.by.clone(),
+        at_ms: row.at_ms,
+        reason: row.reason.clone(),
+    }
+}

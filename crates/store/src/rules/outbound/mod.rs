@@ -1,0 +1,106 @@
+//! What each change of the outbound plane does. All conditions are checked before the first row changes.
+
+mod attempt;
+mod consent;
+mod expire;
+mod hear;
+mod lane;
+pub(crate) mod reads;
+pub(crate) mod rows;
+mod state;
+mod submit;
+mod topic;
+
+use super::failure::{Applied, Failure};
+use super::tx::Tx;
+use super::value::values;
+use switchboard_core::outbound::write::{OutboundOutcome, OutboundWrite, Touched};
+use switchboard_core::write::Outcome;
+
+/// Applies a change.
+pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
+    let outcome = match write {
+        OutboundWrite::Submit(send) => submit::submit(tx, send)?,
+        OutboundWrite::Claim { channel, node, limit, until_ms } => {
+            attempt::claim(tx, channel, *node, *limit, *until_ms)?
+        }
+        OutboundWrite::Recover { channel, by_id, only_node } => {
+            attempt::recover(tx, channel, *by_id, *only_node)?
+        }
+        OutboundWrite::Finish { send, part, attempt, settle } => {
+            attempt::finish(tx, (*send, *part, *attempt), settle)?
+        }
+        OutboundWrite::Hear(heard) => hear::hear(tx, heard)?,
+        OutboundWrite::Bounced { channel, event_id, message_id, permanent, reason } => {
+            hear::bounced(tx, (channel, event_id), message_id, *permanent, reason)?
+        }
+        OutboundWrite::Answer { topic_id, by, via, text } => {
+            OutboundOutcome::Heard(topic::answer_known(tx, topic_id, (by, via), text)?)
+        }
+        OutboundWrite::Decide { approval_id, approve, by, via, sign } => {
+            OutboundOutcome::Heard(topic::decide_known(tx, approval_id, *approve, (by, via), sign)?)
+        }
+        OutboundWrite::Release { send, forbidden_by } => topic::release(tx, *send, forbidden_by.as_deref())?,
+        OutboundWrite::Withdraw { topic_id, instance } => topic::withdraw(tx, topic_id, *instance)?,
+        OutboundWrite::Expire { limit } => expire::expire(tx, *limit)?,
+        OutboundWrite::Retry { send_id, by } => topic::retry(tx, send_id, by)?,
+        OutboundWrite::Discard { send_id, by } => topic::discard(tx, send_id, by)?,
+        OutboundWrite::PairStart { code_hash, channel, to, person, expires_ms, by } => {
+            let pairing = consent::Pairing { channel, to: to.as_deref(), person: *person, by };
+            consent::pair_start(tx, code_hash, &pairing, *expires_ms)?
+        }
+        OutboundWrite::Consent { channel, to, state, person, by } => {
+            consent::set(tx, channel, to, *state, *person, by)?
+        }
+    };
+    Ok(Outcome::Outbound(outcome))
+}
+
+/// What hangs on a send and changes with it.
+#[derive(Debug, Clone)]
+struct Head {
+    no: i64,
+    send_id: String,
+    topic_id: Option<String>,
+    kind: u8,
+    state: u8,
+    deadline_ms: Option<i64>,
+    channel: String,
+    to_kind: u8,
+    handle: String,
+    about: Option<i64>,
+}
+
+const HEAD: &str = "SELECT no, send_id, topic_id, kind, state, deadline_ms, channel, to_kind, handle, about FROM sends WHERE no = ?";
+const HEAD_BY_ID: &str =
+    "SELECT no, send_id, topic_id, kind, state, deadline_ms, channel, to_kind, handle, about
+                          FROM sends WHERE send_id = ?";
+
+fn head_of(row: &dyn super::value::Row) -> Result<Head, Failure> {
+    Ok(Head {
+        no: row.get(0)?,
+        send_id: row.get(1)?,
+        topic_id: row.get(2)?,
+        kind: row.get(3)?,
+        state: row.get(4)?,
+        deadline_ms: row.get(5)?,
+        channel: row.get(6)?,
+        to_kind: row.get(7)?,
+        handle: row.get(8)?,
+        about: row.get(9)?,
+    })
+}
+
+fn head(tx: &mut impl Tx, no: i64) -> Result<Option<Head>, Failure> {
+    tx.one(HEAD, values![no], head_of)
+}
+
+fn head_by_id(tx: &mut impl Tx, send_id: &str) -> Result<Option<Head>, Failure> {
+    tx.one(HEAD_BY_ID, values![send_id], head_of)
+}
+
+impl Head {
+    fn touched(&self, state: switchboard_core::outbound::send::SendState) -> Touched {
+        Touched { send_id: self.send_id.clone(), topic_id: self.topic_id.clone(), state }
+    }
+}

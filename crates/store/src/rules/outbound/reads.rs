@@ -1,0 +1,264 @@
+//! Reads of the outbound plane, written once: a backend only runs a query.
+
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "the port hands over what a query may need for longer than the call"
+)]
+
+use super::rows::{
+    self, ATTEMPTS, CONSENTS, COUNTS, PARTS, SEND_COLUMNS, approval_columns, send_columns, topic_columns,
+};
+use crate::rules::failure::Failure;
+use crate::rules::tx::sql_limit;
+use crate::rules::value::{AsValue, Row, Value};
+use std::borrow::Cow;
+use switchboard_core::ids::PersonNo;
+use switchboard_core::ledger::Ledger;
+use switchboard_core::outbound::send::{ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, TopicRow};
+use switchboard_core::port::store::{Fut, StoreError};
+use switchboard_core::time::WallMs;
+
+/// One question to the database.
+pub(crate) struct Query<T> {
+    /// The statement, with question marks.
+    pub(crate) sql: Cow<'static, str>,
+    /// Its parameters.
+    pub(crate) params: Vec<Value<'static>>,
+    /// What a row means.
+    pub(crate) map: fn(&dyn Row) -> Result<T, Failure>,
+}
+
+/// A backend that runs queries.
+pub(crate) trait Ask: Send + Sync {
+    /// All rows.
+    fn rows<T: Send + 'static>(&self, query: Query<T>) -> Fut<'_, Vec<T>>;
+}
+
+fn query<T>(sql: impl Into<Cow<'static, str>>, map: fn(&dyn Row) -> Result<T, Failure>) -> Query<T> {
+    Query { sql: sql.into(), params: Vec::new(), map }
+}
+
+impl<T> Query<T> {
+    fn with(mut self, value: &dyn AsValue) -> Self {
+        self.params.push(owned(value.as_value()));
+        self
+    }
+}
+
+fn owned(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Null => Value::Null,
+        Value::Int(number) => Value::Int(number),
+        Value::Text(text) => Value::Text(text.into_owned().into()),
+        Value::Blob(bytes) => Value::Blob(bytes.into_owned().into()),
+    }
+}
+
+const SEND: &str = concat!(
+    "SELECT ",
+    send_columns!(),
+    ", i.instance_id FROM sends s
+                            JOIN instances i ON i.id = s.instance WHERE s.send_id = ?"
+);
+const SEND_BY_NO: &str = concat!("SELECT ", send_columns!(), " FROM sends s WHERE s.no = ?");
+const TOPIC_OF: &str =
+    concat!("SELECT ", topic_columns!(), " FROM topics t WHERE t.send = ? AND t.topic_id = ?");
+const APPROVAL_OF: &str = concat!("SELECT ", approval_columns!(), " FROM approvals a WHERE a.send = ?");
+const TOPIC: &str = concat!(
+    "SELECT ",
+    send_columns!(),
+    ", ",
+    topic_columns!(),
+    " FROM topics t JOIN sends s ON s.no = t.send WHERE t.topic_id = ?"
+);
+const OPEN_TOPICS: &str = concat!(
+    "SELECT ",
+    send_columns!(),
+    ", ",
+    topic_columns!(),
+    " FROM topics t JOIN sends s ON s.no = t.send WHERE t.state IN (1, 2)
+      ORDER BY t.state DESC, t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 500"
+);
+const APPROVALS: &str = concat!(
+    "SELECT ",
+    send_columns!(),
+    ", ",
+    approval_columns!(),
+    " FROM approvals a JOIN sends s ON s.no = a.send WHERE (? = 0 OR a.state = 1) ORDER BY a.send DESC LIMIT ?"
+);
+const APPROVAL: &str = concat!(
+    "SELECT ",
+    send_columns!(),
+    ", ",
+    approval_columns!(),
+    " FROM approvals a JOIN sends s ON s.no = a.send WHERE a.approval_id = ?"
+);
+const NEXT_END: &str = "SELECT min(at) FROM (
+    SELECT min(deadline_ms) AS at FROM sends WHERE state < 5 AND deadline_ms IS NOT NULL
+    UNION ALL SELECT min(expires_ms) FROM approvals WHERE state = 1
+    UNION ALL SELECT min(t.deadline_ms) FROM topics t JOIN sends s ON s.no = t.send WHERE t.state IN (1, 2) AND s.state = 10) AS ends";
+
+fn with_topic(row: &dyn Row) -> Result<(TopicRow, SendRow), Failure> {
+    Ok((rows::topic(row, SEND_COLUMNS)?, rows::send(row)?))
+}
+
+fn with_approval(row: &dyn Row) -> Result<(ApprovalRow, SendRow), Failure> {
+    Ok((rows::approval(row, SEND_COLUMNS)?, rows::send(row)?))
+}
+
+fn first<T>(rows: Vec<T>) -> Option<T> {
+    rows.into_iter().next()
+}
+
+async fn detail(store: &impl Ask, send_id: String) -> Result<Option<SendDetail>, StoreError> {
+    let map = |row: &dyn Row| Ok((rows::send(row)?, row.get::<String>(SEND_COLUMNS)?));
+    let Some((send, instance_id)) = first(store.rows(query(SEND, map).with(&send_id)).await?) else {
+        return Ok(None);
+    };
+    let topic = match &send.topic_id {
+        Some(topic) => {
+            let map = |row: &dyn Row| rows::topic(row, 0);
+            first(store.rows(query(TOPIC_OF, map).with(&send.no).with(topic)).await?)
+        }
+        None => None,
+    };
+    let parts = store.rows(query(PARTS, rows::part).with(&send.no)).await?;
+    let attempts = store.rows(query(ATTEMPTS, rows::attempt).with(&send.no)).await?;
+    let map = |row: &dyn Row| rows::approval(row, 0);
+    let approval = first(store.rows(query(APPROVAL_OF, map).with(&send.no)).await?);
+    Ok(Some(SendDetail { send, instance_id, parts, attempts, topic, approval }))
+}
+
+// Conditions are put together of fixed pieces; what varies is a parameter.
+fn listing(filter: &SendFilter) -> Query<SendRow> {
+    let mut sql = String::from(concat!("SELECT ", send_columns!(), " FROM sends s WHERE s.no < ?"));
+    if !filter.states.is_empty() {
+        let marks = vec!["?"; filter.states.len()].join(", ");
+        sql = format!("{sql} AND s.state IN ({marks})");
+    }
+    if filter.instance.is_some() {
+        sql.push_str(" AND s.instance = ?");
+    }
+    sql.push_str(" ORDER BY s.no DESC LIMIT ?");
+    let mut listing = query(sql, rows::send).with(&filter.before.unwrap_or(i64::MAX));
+    for state in &filter.states {
+        listing = listing.with(&(*state as u8));
+    }
+    if let Some(instance) = filter.instance {
+        listing = listing.with(&instance.0);
+    }
+    listing.with(&sql_limit(filter.limit))
+}
+
+pub(crate) fn send(store: &impl Ask, send_id: String) -> Fut<'_, Option<SendDetail>> {
+    Box::pin(detail(store, send_id))
+}
+
+pub(crate) fn sends(store: &impl Ask, filter: SendFilter) -> Fut<'_, Vec<SendRow>> {
+    store.rows(listing(&filter))
+}
+
+pub(crate) fn send_by_no(store: &impl Ask, no: i64) -> Fut<'_, Option<SendRow>> {
+    let found = store.rows(query(SEND_BY_NO, rows::send).with(&no));
+    Box::pin(async { Ok(first(found.await?)) })
+}
+
+pub(crate) fn topic(store: &impl Ask, topic_id: String) -> Fut<'_, Option<(TopicRow, SendRow)>> {
+    let found = store.rows(query(TOPIC, with_topic).with(&topic_id));
+    Box::pin(async { Ok(first(found.await?)) })
+}
+
+pub(crate) fn open_topics(store: &impl Ask) -> Fut<'_, Vec<(TopicRow, SendRow)>> {
+    store.rows(query(OPEN_TOPICS, with_topic))
+}
+
+pub(crate) fn approvals(
+    store: &impl Ask,
+    pending_only: bool,
+    limit: usize,
+) -> Fut<'_, Vec<(ApprovalRow, SendRow)>> {
+    store.rows(query(APPROVALS, with_approval).with(&pending_only).with(&sql_limit(limit)))
+}
+
+pub(crate) fn approval(store: &impl Ask, approval_id: String) -> Fut<'_, Option<(ApprovalRow, SendRow)>> {
+    let found = store.rows(query(APPROVAL, with_approval).with(&approval_id));
+    Box::pin(async { Ok(first(found.await?)) })
+}
+
+pub(crate) fn consents(store: &impl Ask) -> Fut<'_, Vec<ConsentRow>> {
+    store.rows(query(CONSENTS, rows::consent))
+}
+
+pub(crate) fn next_due(store: &impl Ask, channel: String) -> Fut<'_, Option<WallMs>> {
+    let sql = "SELECT min(next_ms) FROM parts WHERE channel = ? AND state = 2";
+    let found = store.rows(query(sql, |row| row.get::<Option<WallMs>>(0)).with(&channel));
+    Box::pin(async { Ok(first(found.await?).flatten()) })
+}
+
+pub(crate) fn next_end(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
+    let found = store.rows(query(NEXT_END, |row| row.get::<Option<WallMs>>(0)));
+    Box::pin(async { Ok(first(found.await?).flatten()) })
+}
+
+pub(crate) fn to_release(store: &impl Ask) -> Fut<'_, Vec<i64>> {
+    let sql = "SELECT a.send FROM approvals a JOIN sends s ON s.no = a.send WHERE s.state = 1 AND a.state = 2 LIMIT 100";
+    store.rows(query(sql, |row| row.get::<i64>(0)))
+}
+
+pub(crate) fn outbound_ledger(store: &impl Ask) -> Fut<'_, Ledger> {
+    let counts = store.rows(query(COUNTS, |row| Ok((row.get(0)?, row.get(1)?))));
+    Box::pin(async { Ok(rows::ledger(&counts.await?)) })
+}
+
+pub(crate) fn people(store: &impl Ask) -> Fut<'_, Vec<(PersonNo, String)>> {
+    let sql = "SELECT id, name FROM persons ORDER BY name LIMIT 10000";
+    store.rows(query(sql, |row| Ok((PersonNo(row.get(0)?), row.get(1)?))))
+}
+
+/// Makes a backend that runs queries tell of the outbound plane.
+macro_rules! outbound_reads {
+    ($store:ty) => {
+        impl switchboard_core::port::outbound::OutboundReads for $store {
+            fn sends(&self, filter: SendFilter) -> Fut<'_, Vec<SendRow>> {
+                $crate::rules::outbound::reads::sends(self, filter)
+            }
+            fn send(&self, send_id: String) -> Fut<'_, Option<SendDetail>> {
+                $crate::rules::outbound::reads::send(self, send_id)
+            }
+            fn send_by_no(&self, no: i64) -> Fut<'_, Option<SendRow>> {
+                $crate::rules::outbound::reads::send_by_no(self, no)
+            }
+            fn topic(&self, topic_id: String) -> Fut<'_, Option<(TopicRow, SendRow)>> {
+                $crate::rules::outbound::reads::topic(self, topic_id)
+            }
+            fn open_topics(&self) -> Fut<'_, Vec<(TopicRow, SendRow)>> {
+                $crate::rules::outbound::reads::open_topics(self)
+            }
+            fn approvals(&self, pending_only: bool, limit: usize) -> Fut<'_, Vec<(ApprovalRow, SendRow)>> {
+                $crate::rules::outbound::reads::approvals(self, pending_only, limit)
+            }
+            fn approval(&self, approval_id: String) -> Fut<'_, Option<(ApprovalRow, SendRow)>> {
+                $crate::rules::outbound::reads::approval(self, approval_id)
+            }
+            fn consents(&self) -> Fut<'_, Vec<ConsentRow>> {
+                $crate::rules::outbound::reads::consents(self)
+            }
+            fn next_due(&self, channel: String) -> Fut<'_, Option<WallMs>> {
+                $crate::rules::outbound::reads::next_due(self, channel)
+            }
+            fn next_end(&self) -> Fut<'_, Option<WallMs>> {
+                $crate::rules::outbound::reads::next_end(self)
+            }
+            fn to_release(&self) -> Fut<'_, Vec<i64>> {
+                $crate::rules::outbound::reads::to_release(self)
+            }
+            fn outbound_ledger(&self) -> Fut<'_, Ledger> {
+                $crate::rules::outbound::reads::outbound_ledger(self)
+            }
+            fn people(&self) -> Fut<'_, Vec<(PersonNo, String)>> {
+                $crate::rules::outbound::reads::people(self)
+            }
+        }
+    };
+}
+pub(crate) use outbound_reads;

@@ -138,7 +138,8 @@ impl Mailbox {
 
     /// Takes what is there. Whether to look again at once: something may have come meanwhile.
     async fn sweep(&self, session: &mut Mails, inbound: &dyn Inbound, keywords: bool) -> Result<bool, Fault> {
-        let unmarked = if keywords { format!(" UNKEYWORD {TAKEN} UNKEYWORD {FAILED}") } else { String::new() };
+        let unmarked =
+            if keywords { format!(" UNKEYWORD {TAKEN} UNKEYWORD {FAILED}") } else { String::new() };
         let query = format!("UNSEEN UNDELETED{unmarked}");
         let mut uids: Vec<u32> =
             self.bounded(wrapped(session.uid_search(query))).await?.into_iter().collect();

@@ -67,9 +67,10 @@ impl Email {
             reply: reply.clone(),
             authserv_id: settings.authserv_id.map(|id| id.trim().to_ascii_lowercase()),
         };
-        let inbound = settings
-            .imap
-            .map(|imap| inbound::Mailbox::new(imap, trust.clone(), reader, clock.clone(), entropy));
+        let outbound = outbound::Outbound::new(settings.smtp, trust.clone(), sender, reply, clock.clone());
+        let outbound = Arc::new(outbound);
+        let make = |imap| inbound::Mailbox::new(imap, trust, reader, outbound.clone(), clock, entropy);
+        let inbound = settings.imap.map(make);
         Ok(Self {
             capabilities: capabilities(relay_dedups, inbound.is_some()),
             outbound,

@@ -98,11 +98,7 @@ pub(super) async fn connect(server: &Server, trust: &Trust) -> Result<BoxedWire,
             format!("cannot reach {}:{}: {error}", server.host, server.port),
         )
     })?;
-    let peer = stream.peer_addr().map(|peer| peer.ip());
-    if server.security == Security::Plain
-        && !server.plain_allowed
-        && !peer.as_ref().is_ok_and(IpAddr::is_loopback)
-    {
+    if !is_protected(server, stream.peer_addr().ok().map(|peer| peer.ip())) {
         let reason =
             format!("{} is not this machine: use TLS, or allow an unencrypted connection", server.host);
         return Err(NotSent::new(FailureClass::Misconfigured, reason));

@@ -72,9 +72,49 @@ impl Outbound {
 
     /// One attempt, one SMTP transaction.
     pub async fn perform(&self, attempt: &Attempt) -> Performed {
+        self.deliver(attempt, Cause::Message).await
+    }
+
+    /// Tells the sender of `incoming` something about it. Only somebody who is known for sure is told, and not often: a false sender would
+    /// send our notices to others. Whether it arrives does not matter.
+    pub async fn tell(&self, incoming: &Incoming, sentence: &str) {
+        if !matches!(incoming.origin, Origin::Verified { .. }) || !self.may_tell(&incoming.from) {
+            return;
+        }
+        let digest = Sha256::digest(incoming.event_id.as_bytes());
+        let notice = Attempt {
+            delivery: format!("ntc_{}", base32(&digest[..16])),
+            attempt: 1,
+            channel: incoming.channel.clone(),
+            to: Address { kind: AddressKind::Direct, handle: incoming.from.clone() },
+            part: Part {
+                text: format!("{sentence}\n"),
+                subject: Some("Re: your answer".to_owned()),
+                ..Part::default()
+            },
+            place: (1, 1),
+            references: message_id(&incoming.event_id).into_iter().collect(),
+            accepted_ms: self.clock.wall_ms(),
+        };
+        self.deliver(&notice, Cause::Notice).await;
+    }
+
+    fn may_tell(&self, to: &str) -> bool {
+        let now = self.clock.monotonic();
+        let mut notices = self.notices.lock();
+        notices.retain(|(_, at)| now.saturating_sub(*at) < NOTICE_WINDOW);
+        let theirs = notices.iter().filter(|(told, _)| told == to).count();
+        let may = theirs < NOTICES_MAX && notices.len() < NOTICES_TOTAL_MAX;
+        if may {
+            notices.push((to.to_owned(), now));
+        }
+        may
+    }
+
+    async fn deliver(&self, attempt: &Attempt, cause: Cause) -> Performed {
         let reply_to =
             self.reply.as_ref().and_then(|reply| reply.make(&attempt.delivery, &attempt.to.handle));
-        let content = match compose(&self.sender, attempt, reply_to.as_deref()) {
+        let content = match compose(&self.sender, attempt, reply_to.as_deref(), cause) {
             Ok(content) => content,
             Err(reason) => return Performed::NotSent(NotSent::new(FailureClass::Permanent, reason)),
         };

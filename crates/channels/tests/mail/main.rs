@@ -186,7 +186,7 @@ async fn a_question_goes_out_and_its_answer_comes_back_proven() {
     ada.send("hub@example.test", "From: ada@example.test\r\nMessage-ID: <next@ada.test>\r\n\r\nMore.\r\n")
         .await;
     let next = hub.next(&mail).await;
-    assert_eq!((text(&next), next.origin), ("More.", Origin::Claimed));
+    assert_eq!((text(&next), &next.origin), ("More.", &Origin::Claimed));
     let notice = ada.next_mail().await;
     assert!(
         notice.contains("That question is closed.") && notice.contains("Auto-Submitted: auto-replied"),

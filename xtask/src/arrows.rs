@@ -39,7 +39,7 @@ const EVERYTHING: [&str; 8] = [
 const TESTKIT: &str = "switchboard-testkit";
 
 /// Heavy libraries and the crates that may name them. Tests and the testkit may use any.
-const CONFINED: [(&str, &[&str]); 25] = [
+const CONFINED: [(&str, &[&str]); 29] = [
     ("rusqlite", &["switchboard-store"]),
     ("libsqlite3-sys", &["switchboard-store"]),
     ("tokio-postgres", &["switchboard-store"]),
@@ -55,6 +55,10 @@ const CONFINED: [(&str, &[&str]); 25] = [
     ("utoipa-axum", &["switchboard-server"]),
     ("prometheus-client", &["switchboard-server"]),
     ("reqwest", &["switchboard-client", "switchboard-channels"]),
+    ("lettre", &["switchboard-channels"]),
+    ("async-imap", &["switchboard-channels"]),
+    ("mail-parser", &["switchboard-channels"]),
+    ("pulldown-cmark", &["switchboard-channels"]),
     ("tokio-tungstenite", &["switchboard-client"]),
     ("askama", &["switchboard-console"]),
     ("argon2", &["switchboard-engine"]),

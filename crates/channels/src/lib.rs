@@ -8,6 +8,8 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod console;
+pub mod document;
+pub mod email;
 pub mod exec;
 #[cfg(feature = "conformance")]
 pub mod fake;

@@ -7,6 +7,7 @@
 )]
 
 pub mod hub;
+pub mod mail;
 pub mod mcp;
 pub mod nats;
 pub mod process;
@@ -14,6 +15,7 @@ pub mod socket;
 pub mod store;
 
 pub use hub::{Http, Options, TestHub, Token};
+pub use mail::MailServer;
 pub use mcp::Mcp;
 pub use nats::Nats;
 pub use process::Process;

@@ -7,6 +7,7 @@
 )]
 
 mod console;
+mod email;
 #[cfg(unix)]
 mod exec;
 mod golden;

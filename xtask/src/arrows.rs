@@ -7,24 +7,29 @@ use crate::Problems;
 use crate::metadata::{Graph, Kind, Package};
 
 /// For each crate of the workspace, the workspace crates it may link.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("switchboard-protocol", &[]),
     ("switchboard-core", &[]),
     ("switchboard-store", &["switchboard-core"]),
     ("switchboard-channels", &["switchboard-core"]),
     ("switchboard-engine", &["switchboard-core", "switchboard-protocol"]),
-    ("switchboard-server", &["switchboard-core", "switchboard-protocol", "switchboard-engine"]),
+    ("switchboard-console", &[]),
+    (
+        "switchboard-server",
+        &["switchboard-core", "switchboard-protocol", "switchboard-engine", "switchboard-console"],
+    ),
     ("switchboard-client", &["switchboard-protocol"]),
     ("switchboard", &EVERYTHING),
     (TESTKIT, &EVERYTHING),
     ("xtask", &[]),
 ];
 
-const EVERYTHING: [&str; 7] = [
+const EVERYTHING: [&str; 8] = [
     "switchboard-protocol",
     "switchboard-core",
     "switchboard-store",
     "switchboard-channels",
+    "switchboard-console",
     "switchboard-engine",
     "switchboard-server",
     "switchboard-client",
@@ -34,7 +39,7 @@ const EVERYTHING: [&str; 7] = [
 const TESTKIT: &str = "switchboard-testkit";
 
 /// Heavy libraries and the crates that may name them. Tests and the testkit may use any.
-const CONFINED: [(&str, &[&str]); 27] = [
+const CONFINED: [(&str, &[&str]); 29] = [
     ("rusqlite", &["switchboard-store"]),
     ("libsqlite3-sys", &["switchboard-store"]),
     ("tokio-postgres", &["switchboard-store"]),
@@ -55,8 +60,10 @@ const CONFINED: [(&str, &[&str]); 27] = [
     ("mail-parser", &["switchboard-channels"]),
     ("pulldown-cmark", &["switchboard-channels"]),
     ("tokio-tungstenite", &["switchboard-client"]),
+    ("askama", &["switchboard-console"]),
+    ("argon2", &["switchboard-engine"]),
     ("clap", &["switchboard"]),
-    ("toml", &["switchboard"]),
+    ("toml", &["switchboard-core", "switchboard"]),
     ("tracing-subscriber", &["switchboard"]),
     ("tracing-opentelemetry", &["switchboard"]),
     ("opentelemetry", &["switchboard"]),

@@ -53,6 +53,8 @@ pub enum Command {
     Status,
     /// Check configuration, files, disk, clock and the running hub, and say what to do next.
     Doctor,
+    /// Print a link that opens the console in a browser, once, within 15 minutes.
+    Console,
     /// Bearers for agents, scripts and CI.
     #[command(subcommand)]
     Token(Token),
@@ -71,6 +73,9 @@ pub enum Command {
     /// The hub's public keys.
     #[command(subcommand)]
     Keys(Keys),
+    /// Rules for what agents may do with the tools that reach people.
+    #[command(subcommand)]
+    Policy(Policy),
     /// Who can be written to.
     Agents,
     /// The newest messages; with --follow, as they pass.
@@ -267,6 +272,59 @@ pub enum Task {
 pub enum Keys {
     /// The root key to pin in clients, and the key that signs.
     Show,
+}
+
+/// `policy`.
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// Load a directory of rules and say each in a sentence. Exit code 1 when it cannot be loaded.
+    Check {
+        /// The directory. [default: the one that `serve` would use]
+        dir: Option<PathBuf>,
+    },
+    /// Run the cases beside the rules (`*.test.toml`). Exit code 1 when one fails.
+    Test {
+        /// The directory. [default: the one that `serve` would use]
+        dir: Option<PathBuf>,
+    },
+    /// The rules that are in force in the running hub.
+    Show,
+    /// Let the running hub read its rules now instead of within a second. Exit code 1 when it refuses them.
+    Reload,
+    /// What the running hub's rules say of a call, which is not made. Exit code 1 when they refuse it.
+    Explain(PolicyExplain),
+}
+
+/// `policy explain`.
+#[derive(Debug, Args)]
+pub struct PolicyExplain {
+    /// The channel.
+    #[arg(long)]
+    pub channel: String,
+    /// The address.
+    #[arg(long)]
+    pub to: String,
+    /// The text; `-` reads it from standard input.
+    #[arg(long)]
+    pub body: String,
+    /// `direct` or `channel`.
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// `question` or `notice`.
+    #[arg(long)]
+    pub message_kind: Option<String>,
+    /// The caller's key.
+    #[arg(long)]
+    pub idempotency_key: Option<String>,
+    /// Unix milliseconds.
+    #[arg(long)]
+    pub deadline_ms: Option<i64>,
+    /// Who would call. [default: agent]
+    #[arg(long)]
+    pub agent: Option<String>,
+    /// The tool. [default: messaging.send]
+    #[arg(long)]
+    pub tool: Option<String>,
 }
 
 /// Which channel a command is about.
@@ -547,6 +605,8 @@ pub enum Log {
     },
     /// Check the whole chain and every signature. Exit code 1 when something does not hold.
     Verify,
+    /// Recompute from the log where every message to people is, and compare it with the ledger. Exit code 1 when they differ.
+    Audit,
     /// Every entry, one JSON document a line.
     Export,
 }
@@ -614,6 +674,8 @@ pub enum Bench {
     Bus(BenchBus),
     /// Reading pages of history.
     Page(BenchPage),
+    /// Messages to people: what a decision costs, how many are accepted and delivered to a sink in this process.
+    Outbound(BenchOutbound),
 }
 
 /// `bench bus`.
@@ -654,6 +716,23 @@ pub struct BenchHubs {
     /// The doorbell of the nodes: `nats://…` or `postgres`.
     #[arg(long, value_name = "URL", requires = "store")]
     pub doorbell: Option<String>,
+}
+
+/// `bench outbound`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchOutbound {
+    /// Calls under way at a time.
+    #[arg(long, default_value_t = 256)]
+    pub in_flight: usize,
+    /// Addresses that the messages go to.
+    #[arg(long, default_value_t = 4096)]
+    pub targets: u64,
+    /// How long to measure each part.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Bytes of text in each message.
+    #[arg(long, default_value_t = 350)]
+    pub body_bytes: usize,
 }
 
 /// `bench page`.

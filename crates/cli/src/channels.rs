@@ -133,7 +133,7 @@ fn own_only(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode =
         std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.permissions().mode();
-    if mode & 0o077 == 0 {
+    if mode.trailing_zeros() >= 6 {
         return Ok(());
     }
     Err(format!("others can read {}: chmod 600 it", path.display()))

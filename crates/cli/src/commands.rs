@@ -4,6 +4,7 @@ pub mod agents;
 pub mod backup;
 pub mod bench;
 pub mod config;
+pub mod console;
 pub mod demo;
 pub mod device;
 pub mod doctor;
@@ -14,6 +15,7 @@ pub mod ledger;
 pub mod log;
 pub mod mcp;
 pub mod people;
+pub mod policy;
 pub mod restore;
 pub mod search;
 pub mod send;
@@ -44,10 +46,12 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
         Command::Restore(restore) => restore::run(global, output, &restore).await,
         Command::Store(command) => store::run(global, output, command).await,
         Command::Bench(Bench::Bus(bench)) => bench::bus(global, output, &bench).await,
+        Command::Bench(Bench::Outbound(bench)) => bench::outbound::run(output, &bench).await,
         Command::Bench(Bench::Page(bench)) => bench::page(global, output, &bench).await,
         Command::Log(command) => log::run(global, output, &command).await,
         Command::Backup(backup) => backup::run(global, output, &backup).await,
         Command::Inbox(inbox) => inbox::run(global, output, &inbox).await,
+        Command::Policy(command) => policy::run(global, output, command).await,
         command => on_hub(&Api::find(global)?, output, command).await,
     }
 }
@@ -56,6 +60,7 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
 async fn on_hub(api: &Api, output: Output, command: Command) -> Result<(), Failure> {
     match command {
         Command::Status => status::run(api, output).await,
+        Command::Console => console::run(api, output).await,
         Command::Token(command) => token::run(api, output, command).await,
         Command::Device(command) => device::run(api, output, &command).await,
         Command::Vault(command) => vault::run(api, output, command).await,

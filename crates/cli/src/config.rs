@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub use headers::otel_headers;
 pub use hidden::Hidden;
 pub use schema::{
-    Config, Doorbell, Key, Limits, Log, LogFormat, Otel, Retention, SECTIONS, Section, Server, Store,
+    Config, Doorbell, Key, Limits, Log, LogFormat, Otel, Policy, Retention, SECTIONS, Section, Server, Store,
 };
 
 /// Longest file that is read.
@@ -33,7 +33,19 @@ pub fn load(global: &Global) -> Result<Config, Failure> {
     let name = file.map_or_else(|| "the configuration".to_owned(), |path| path.display().to_string());
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-    parse(&name, &text, variables)
+    let mut config = parse(&name, &text, variables)?;
+    if let (Some(file), Some(dir)) = (file, &mut config.policy.dir) {
+        *dir = file.parent().unwrap_or(Path::new("")).join(&*dir);
+    }
+    Ok(config)
+}
+
+/// Where the rules are, given the data directory; whether they must be there.
+pub fn policy_dir(config: &Config, data_dir: &Path) -> (PathBuf, bool) {
+    match &config.policy.dir {
+        Some(dir) => (data_dir.join(dir), true),
+        None => (data_dir.join("policies"), false),
+    }
 }
 
 /// The data directory that `global` and its configuration ask for.

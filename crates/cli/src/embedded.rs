@@ -11,13 +11,14 @@ use switchboard_client::Secret;
 use switchboard_core::ExposeSecret as _;
 use switchboard_core::limits::DISK_RESERVE_BYTES;
 use switchboard_core::outbound::limit::Rate;
+use switchboard_core::policy::{Fault, listed};
 use switchboard_core::port::doorbell::Doorbell;
 use switchboard_core::port::store::{Store, StoreError};
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::rights::Rights;
 use switchboard_core::time::{Clock as _, DAY_MS, HOUR_MS, SECOND_MS, ShiftedClock, SystemClock, WallMs};
 use switchboard_engine::once::Request;
-use switchboard_engine::{Founding, Hub, Ports, Settings, manage};
+use switchboard_engine::{Founding, Hub, Ports, Settings, StartError, console, manage};
 use switchboard_protocol::admin::TokenOut;
 use switchboard_server::trace::Traces;
 use switchboard_server::{Doors, listen};
@@ -177,6 +178,13 @@ pub fn store_failure(error: &StoreError) -> Failure {
         .next("`switchboard doctor`")
 }
 
+/// The rules are faulty.
+pub fn policy_failure(faults: &[Fault]) -> Failure {
+    let message = format!("The rules cannot be loaded.\n{}", listed(faults));
+    Failure::new(Exit::Refused, "SB0213", message)
+        .next("correct them; `switchboard policy check DIR` reads them again")
+}
+
 /// Listens on `address`.
 pub async fn bind(address: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
@@ -216,8 +224,10 @@ impl Embedded {
             entropy: Arc::new(SystemEntropy),
         };
         let ports_clock = ports.clock.clone();
-        let hub =
-            Hub::start(ports, settings, Founding::default()).await.map_err(|error| store_failure(&error))?;
+        let hub = Hub::start(ports, settings, Founding::default()).await.map_err(|error| match error {
+            StartError::Store(error) => store_failure(&error),
+            StartError::Policy(faults) => policy_failure(&faults),
+        })?;
         if shared {
             tokio::spawn(keep_clock(store, clock, hub.stopping().clone()));
         }
@@ -248,6 +258,12 @@ impl Embedded {
             org_id: hub.installation.org_id.clone(),
             token: created.token.expose_secret().to_owned(),
         }))
+    }
+
+    /// A link into the console that works once.
+    pub async fn console_link(&self) -> Result<String, Failure> {
+        let secret = console::mint_link(&self.hub).await.map_err(|detail| Failure::from(&detail))?;
+        Ok(console::link_url(&self.hub, &secret))
     }
 
     /// Takes nothing new, finishes what was taken, lets go of everything. At most about [`DRAIN`].
@@ -351,6 +367,7 @@ fn settings(config: &Config, url: &str) -> Settings {
         swarm_messages_per_hour: config.limits.swarm_messages_per_hour,
         presence_grace: Duration::from_secs(config.limits.presence_grace_seconds.into()),
         outbound: outbound(config),
+        policy_dir: config.policy.dir.clone(),
         public_url: url.to_owned(),
         ..Settings::default()
     }

@@ -4,6 +4,7 @@
 //! Where to look: ids and their encodings in [`ids`], message ids in [`gid`], who may do what in [`rights`] and
 //! [`principal`], what a store must promise in [`port::store`], every bound in [`limits`].
 
+pub mod console;
 pub mod digest;
 pub mod event;
 pub mod gid;
@@ -13,6 +14,7 @@ pub mod ledger;
 pub mod limits;
 pub mod log;
 pub mod outbound;
+pub mod policy;
 pub mod port;
 pub mod principal;
 pub mod random;

@@ -3,6 +3,7 @@
 //!
 //! To add a verb: a variant here and its outcome, its `apply` in every backend, its case in the conformance suite.
 
+use crate::console::ConsoleWrite;
 use crate::event::EventKind;
 use crate::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use crate::log::{Checkpoint, Entry};
@@ -406,6 +407,8 @@ pub enum Write {
     },
     /// A change of the outbound plane. → [`Outcome::Outbound`] or a [`Refusal`].
     Outbound(OutboundWrite),
+    /// Who may enter the console. → what [`ConsoleWrite`] says.
+    Console(ConsoleWrite),
     /// Proves that a write reaches the disk. → [`Outcome::Done`].
     Probe,
     /// Stores a signed checkpoint. → [`Outcome::Done`].
@@ -456,6 +459,7 @@ impl Write {
             Self::Once { inner, .. } | Self::Fenced { inner, .. } => inner.verb(),
             Self::TakeLease { .. } => "node.lease",
             Self::Outbound(write) => write.verb(),
+            Self::Console(write) => write.verb(),
             Self::Probe => "store.probe",
             Self::Checkpoint(_) => "log.checkpoint",
             Self::Log(_) => "log.note",
@@ -585,6 +589,11 @@ pub enum Outcome {
     },
     /// What became of a change of the outbound plane.
     Outbound(OutboundOutcome),
+    /// A session of the console has begun.
+    Entered {
+        /// Whose it is.
+        person: PersonNo,
+    },
     /// It is done.
     Done,
     /// Nothing changed.

@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use switchboard_core::digest::Digest;
 use switchboard_core::ids::{EventId, StreamId};
 use switchboard_core::keys::verify;
+use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{
     Checkpoint, Entry, GENESIS, Record, checkpoint_input, event_digest, record_digest,
 };
+use switchboard_core::outbound;
 use switchboard_core::port::store::{Store, StoreError};
 
 /// Records read at once.
@@ -34,6 +36,47 @@ pub struct Report {
     pub checkpoints: u64,
     /// The first thing that does not hold.
     pub first_broken: Option<Broken>,
+}
+
+/// The ledger of what goes to people, twice: as the store counts it, and as the log tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audited {
+    /// Whether they agree.
+    pub ok: bool,
+    /// As the store counts it.
+    pub kept: Ledger,
+    /// Out of every entry of the log.
+    pub logged: Ledger,
+    /// The first entry that does not fit to those before it.
+    pub misfit: Option<String>,
+}
+
+/// How often the log is read on because commits went on meanwhile, before the two are compared as they are.
+const ROUNDS: usize = 20;
+
+/// Recomputes the ledger from the log and compares it with the one that is kept (DESIGN law 1).
+pub async fn audit_ledger(store: &dyn Store) -> Result<Audited, StoreError> {
+    let (mut audit, mut commit, mut misfit) = (outbound::audit::Audit::default(), 0, None);
+    let mut kept = Ledger::default();
+    for _ in 0..ROUNDS {
+        loop {
+            let page = store.log(commit, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            commit = last.commit;
+            for entry in page.iter().flat_map(|record| Entry::decode_all(&record.entries).unwrap_or_default())
+            {
+                if let Err(error) = audit.take(&entry) {
+                    misfit.get_or_insert(error.to_string());
+                }
+            }
+        }
+        kept = store.outbound().outbound_ledger().await?;
+        if store.log(commit, 1).await?.is_empty() {
+            break; // nothing was committed between the end of the log and the counts
+        }
+    }
+    let logged = audit.ledger();
+    Ok(Audited { ok: logged == kept && misfit.is_none(), kept, logged, misfit })
 }
 
 /// Verifies the whole log of the hub's store; `progress` is told of each page.

@@ -75,4 +75,19 @@ mod tests {
             assert_eq!(decide(&who(rights), act), decision, "{rights} {act:?}");
         }
     }
+
+    #[test]
+    fn labels_become_names() {
+        for (label, name) in [
+            ("ci", "ci"),
+            ("Ada's laptop (2)", "Ada-s-laptop--2"),
+            ("--x", "x"),
+            ("日本", "agent"),
+            ("", "agent"),
+        ] {
+            assert_eq!(agent_name(label), name);
+            assert!(switchboard_protocol::text::validate_id(&agent_name(label), "as_agent").is_ok());
+        }
+        assert_eq!(agent_name(&"a".repeat(500)).len(), ID_BYTES_MAX);
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::credentials::Credentials;
 use crate::nodes::Nodes;
+use crate::policy::PolicyBook;
 use crate::presence;
 use crate::refusals::Refusals;
 use crate::settings::Settings;
@@ -14,6 +15,7 @@ use switchboard_core::event::StoredEvent;
 use switchboard_core::gid::GidCipher;
 use switchboard_core::ids::{PersonNo, StreamId, VaultId};
 use switchboard_core::keys::HubKeys;
+use switchboard_core::policy::{Fault, listed};
 use switchboard_core::port::doorbell::{Doorbell, Topic};
 use switchboard_core::port::store::{
     CommitListener, Genesis, Installation, InstanceRow, Store, StoreError, StreamOwner, SwarmRow,
@@ -58,6 +60,32 @@ impl Default for Founding {
     }
 }
 
+/// Why a hub does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The store cannot be used.
+    Store(StoreError),
+    /// The rules cannot be loaded.
+    Policy(Vec<Fault>),
+}
+
+impl From<StoreError> for StartError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(out),
+            Self::Policy(faults) => out.write_str(&listed(faults)),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
 /// What the hub has counted since it started.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -97,9 +125,12 @@ pub struct Hub {
     pub presence: presence::Room,
     /// Bearers.
     pub credentials: Credentials,
+    /// The rules in force.
+    pub policy: Arc<PolicyBook>,
     /// Counters.
     pub counters: Counters,
     pub(crate) refusals: Refusals,
+    pub(crate) console: crate::console::Desk,
     /// Open sessions.
     pub sessions: crate::session::Sessions,
     pub(crate) polls: crate::read::poll::Polls,
@@ -124,12 +155,15 @@ impl std::fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// Opens the store, reads what is kept in memory and starts the timers.
+    /// Reads the rules, opens the store, reads what is kept in memory and starts the timers.
     pub async fn start(
         ports: Ports,
         settings: Settings,
         founding: Founding,
-    ) -> Result<Arc<Self>, StoreError> {
+    ) -> Result<Arc<Self>, StartError> {
+        // The rules first: what they refuse, they refuse before anything is made.
+        let policy = PolicyBook::open(settings.policy_dir.clone(), ports.clock.wall_ms());
+        let policy = Arc::new(policy.map_err(StartError::Policy)?);
         let genesis = genesis(&ports, founding);
         let installation = ports.store.open(genesis).await?;
         let streams = Arc::new(Streams::new(&installation.org_id));
@@ -138,8 +172,10 @@ impl Hub {
             streams: streams.clone(),
             presence: presence::Room::default(),
             credentials: Credentials::default(),
+            policy,
             counters: Counters::default(),
             refusals: Refusals::default(),
+            console: crate::console::Desk::default(),
             sessions: crate::session::Sessions::default(),
             polls: crate::read::poll::Polls::default(),
             vaults: RwLock::default(),
@@ -170,6 +206,7 @@ impl Hub {
         if hub.store().is_shared() {
             hub.beat().await?; // before any of its agents is there
         }
+        hub.note_first_policy();
         crate::timers::start(&hub);
         Ok(hub)
     }

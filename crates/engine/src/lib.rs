@@ -7,6 +7,7 @@
 //! its write in the store.
 
 pub mod audit;
+pub mod console;
 pub mod credentials;
 pub mod enroll;
 pub mod follow;
@@ -18,6 +19,7 @@ pub mod manage;
 mod nodes;
 pub mod once;
 pub mod outbound;
+pub mod policy;
 pub mod presence;
 pub mod read;
 pub mod refusal;
@@ -29,5 +31,5 @@ pub mod submit;
 mod timers;
 pub mod viewer;
 
-pub use hub::{Founding, Hub, Ports};
+pub use hub::{Founding, Hub, Ports, StartError};
 pub use settings::Settings;

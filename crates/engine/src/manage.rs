@@ -2,6 +2,7 @@
 //! at the door through [`crate::submit::permit`].
 
 pub mod devices;
+pub mod policy;
 pub mod status;
 pub mod swarms;
 pub mod tasks;

@@ -2,6 +2,7 @@
 
 use switchboard_core::limits::{POLL_CURSOR_CHARS_MAX, POLL_WAIT_MS_MAX, POLLS_PER_INSTANCE_MAX};
 use switchboard_core::outbound::gate::Consent;
+use switchboard_core::policy::Ruling;
 use switchboard_core::port::store::StoreError;
 use switchboard_core::rights::Right;
 use switchboard_core::write::Refusal;
@@ -121,6 +122,16 @@ pub fn no_consent(consent: Consent) -> Detail {
         ),
     };
     Detail::new(Code::ForbiddenRight, message).field("to").reason(reason).sb("SB0131")
+}
+
+/// A rule of the policy forbids a call; what the rule looks for is not repeated.
+#[must_use]
+pub fn forbidden(ruling: &Ruling) -> Detail {
+    let detail = Detail::new(Code::ForbiddenRight, ruling.to_string()).reason("policy").sb("SB0133");
+    match ruling.param {
+        Some(param) => detail.field(param),
+        None => detail,
+    }
 }
 
 /// A question or an approval is closed; `what` says how.

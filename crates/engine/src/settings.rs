@@ -1,5 +1,6 @@
 //! What an operator can set about the engine.
 
+use std::path::PathBuf;
 use std::time::Duration;
 use switchboard_core::limits;
 use switchboard_core::time::{DAY_MS, WallMs};
@@ -25,6 +26,8 @@ pub struct Settings {
     pub sweep_every: Duration,
     /// Reaching people.
     pub outbound: crate::outbound::Settings,
+    /// The directory with the rules for tools that reach people; `None`: there are none.
+    pub policy_dir: Option<PathBuf>,
     /// Where the hub is reached from outside, without a trailing slash; shown in device codes.
     pub public_url: String,
 }
@@ -41,6 +44,7 @@ impl Default for Settings {
             ping_every: Duration::from_millis(limits::PING_INTERVAL_MS),
             sweep_every: Duration::from_secs(1),
             outbound: crate::outbound::Settings::default(),
+            policy_dir: None,
             public_url: "http://127.0.0.1:8484".into(),
         }
     }

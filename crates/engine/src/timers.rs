@@ -4,6 +4,7 @@
 use crate::frame;
 use crate::hub::Hub;
 use crate::nodes;
+use crate::policy::Look;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::limits::{CHECKPOINT_COMMITS, NODE_BEAT_MS, SWEEP_ROWS_MAX};
@@ -33,6 +34,7 @@ pub fn start(hub: &Arc<Hub>) {
     });
     spawn(hub, "retention", |hub| async move { every(&hub, RETENTION_EVERY, sweep).await });
     spawn(hub, "refusals", |hub| async move { every(&hub, Duration::from_secs(1), refusals).await });
+    spawn(hub, "policy", |hub| async move { every(&hub, Duration::from_secs(1), policy).await });
     spawn(hub, "checkpoints", |hub| async move { every(&hub, Duration::from_secs(10), checkpoint).await });
     if hub.store().is_shared() {
         spawn(hub, "beat", |hub| async move { nodes::beat(&hub).await });
@@ -76,6 +78,10 @@ async fn every(hub: &Arc<Hub>, period: Duration, step: impl AsyncFn(&Hub) -> Res
 async fn refusals(hub: &Hub) -> Result<(), StoreError> {
     hub.flush_refusals().await;
     Ok(())
+}
+
+async fn policy(hub: &Hub) -> Result<(), StoreError> {
+    hub.look_at_policy(Look::IfTouched).await
 }
 
 /// Questions nobody answered in time become task proposals.

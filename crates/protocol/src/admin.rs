@@ -1,6 +1,12 @@
 //! Bodies of the management routes under `/admin/v1` (our own): what `switchboard` commands and the console send and get.
 //! Requests refuse unknown fields; answers may grow.
 
+mod policy;
+
+pub use policy::{
+    Policy, PolicyExplainIn, PolicyExplained, PolicyLimit, PolicyRule, PolicyStatus, PolicyStep,
+};
+
 use crate::time::UtcTime;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +37,9 @@ pub struct Status {
     pub wal_bytes: u64,
     /// Messages the full-text index has yet to see.
     pub search_lag: u64,
+    /// The rules for tools that reach people. Absent from a hub that has none of them yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyStatus>,
     /// Where every accepted unit is.
     pub ledger: Ledgers,
 }
@@ -86,6 +95,15 @@ pub struct Vault {
 pub struct VaultIn {
     /// An id: 1–128 of `[A-Za-z0-9._:-]`.
     pub name: String,
+}
+
+/// Answer of `POST /admin/v1/console/links`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsoleLink {
+    /// Opens the console once. The secret stands behind the `#`.
+    pub url: String,
+    /// Until when.
+    pub expires_at: UtcTime,
 }
 
 /// `POST /admin/v1/tokens`.
@@ -249,6 +267,20 @@ pub struct Verified {
     pub checkpoints: u64,
     /// The first thing that does not hold.
     pub first_broken: Option<Broken>,
+}
+
+/// `POST /admin/v1/log/audit`: the ledger of what goes to people, twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audited {
+    /// Whether they agree.
+    pub ok: bool,
+    /// As the store counts it.
+    pub kept: Ledger,
+    /// As the log tells it.
+    pub logged: Ledger,
+    /// The first entry that does not fit to those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfit: Option<String>,
 }
 
 /// What does not hold.

@@ -1,10 +1,11 @@
 //! Managing the hub over HTTP: `/admin/v1`, for the `switchboard` commands and the console. Every route needs the admin token.
 
 mod credentials;
-mod log;
+pub(crate) mod log;
 mod networks;
 mod outbound;
 mod overview;
+mod policy;
 
 use crate::Doors;
 use utoipa_axum::router::OpenApiRouter;
@@ -20,6 +21,7 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(overview::backup))
         .routes(routes!(credentials::token_list, credentials::token_create))
         .routes(routes!(credentials::token_revoke))
+        .routes(routes!(credentials::console_link))
         .routes(routes!(credentials::device_list))
         .routes(routes!(credentials::device_approve))
         .routes(routes!(credentials::device_deny))
@@ -40,6 +42,10 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(networks::task_list))
         .routes(routes!(networks::task_approve))
         .routes(routes!(networks::task_decline))
+        .routes(routes!(policy::policy_show))
+        .routes(routes!(policy::policy_reload))
+        .routes(routes!(policy::policy_explain))
         .routes(routes!(log::log_page))
         .routes(routes!(log::log_verify))
+        .routes(routes!(log::log_audit))
 }

@@ -27,7 +27,7 @@ pub async fn healthz() -> &'static str {
 }
 
 /// Whether the hub takes messages: proven by a write. A doorbell that is down does not make a node unready: it delivers by polling,
-/// and the others do no better.
+/// and the others do no better. Nor do changed rules that were refused: the old ones are in force.
 #[utoipa::path(get, path = "/readyz", tag = "operation", responses((status = 200), (status = 503)))]
 pub async fn readyz(State(doors): State<Doors>) -> Answer {
     let now = doors.hub.clock().monotonic();
@@ -44,9 +44,12 @@ pub async fn readyz(State(doors): State<Doors>) -> Answer {
         }
     };
     let doorbell = doors.hub.doorbell().is_connected();
-    let body = value!({ "ready": failure.is_none(), "degraded": !doorbell,
+    // Anybody may ask here: what is wrong with the rules is for their owner, in `status`.
+    let policy = doors.hub.policy.status().fault.is_none();
+    let body = value!({ "ready": failure.is_none(), "degraded": !doorbell || !policy,
         "store": failure.as_deref().unwrap_or("ok"),
-        "doorbell": if doorbell { "ok" } else { "not connected; delivery by polling" } });
+        "doorbell": if doorbell { "ok" } else { "not connected; delivery by polling" },
+        "policy": if policy { "ok" } else { "changed rules were refused; the old ones are in force" } });
     let mut response = json(&body).into_response();
     if failure.is_some() {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod bus;
+pub mod console;
 mod cors;
 pub mod enroll;
 pub mod health;
@@ -36,6 +37,8 @@ pub struct Doors {
     pub origins: Arc<Vec<String>>,
     /// What the last readiness probe found.
     pub probe: Arc<health::LastProbe>,
+    /// What the console keeps.
+    pub console: console::Console,
     /// How the MCP door is set.
     pub mcp: mcp::Options,
     /// How many connections and sockets there may be.
@@ -57,6 +60,7 @@ impl Doors {
             backend,
             origins: Arc::default(),
             probe: Arc::default(),
+            console: console::Console::default(),
             mcp: mcp::Options::default(),
             room: listen::Room::default(),
             traces: None,
@@ -70,6 +74,7 @@ impl Doors {
         let mcp = mcp::router(self.hub.clone(), &self.mcp, &self.origins);
         let traced = axum::middleware::from_fn_with_state(self.clone(), trace::request);
         api.merge(mcp)
+            .merge(console::router(self))
             .fallback(http::no_route)
             .layer(axum::middleware::from_fn(http::protocol_header))
             // Outside of what authenticates: browsers ask first, without a bearer.

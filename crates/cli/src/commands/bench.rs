@@ -7,6 +7,7 @@ mod histogram;
 mod idle;
 mod ids;
 mod load;
+pub mod outbound;
 mod page;
 mod receive;
 mod report;

@@ -5,6 +5,10 @@ use crate::failure::Failure;
 use crate::terminal::{self, Output};
 use switchboard_protocol::admin::{Ledger, Ledgers};
 
+/// Its columns.
+pub const HEADING: [&str; 9] =
+    ["LEDGER", "ACCEPTED", "DELIVERED", "ANSWERED", "EXPIRED", "REFUSED", "DEAD", "UNKNOWN", "PENDING"];
+
 /// Shows the ledger.
 pub async fn run(api: &Api, output: Output) -> Result<(), Failure> {
     let ledgers: Ledgers = api.get("/admin/v1/ledger").await?;
@@ -14,12 +18,11 @@ pub async fn run(api: &Api, output: Output) -> Result<(), Failure> {
 
 /// The ledgers as a table.
 pub fn text(ledgers: &Ledgers) -> String {
-    let heading =
-        ["LEDGER", "ACCEPTED", "DELIVERED", "ANSWERED", "EXPIRED", "REFUSED", "DEAD", "UNKNOWN", "PENDING"];
-    terminal::table(&heading, &[row("bus", &ledgers.bus), row("outbound", &ledgers.outbound)])
+    terminal::table(&HEADING, &[row("bus", &ledgers.bus), row("outbound", &ledgers.outbound)])
 }
 
-fn row(plane: &str, ledger: &Ledger) -> Vec<String> {
+/// A row of it.
+pub fn row(plane: &str, ledger: &Ledger) -> Vec<String> {
     let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = *ledger;
     let counts = [accepted, delivered, answered, expired, refused, dead, unknown, pending];
     std::iter::once(plane.to_owned()).chain(counts.iter().map(u64::to_string)).collect()

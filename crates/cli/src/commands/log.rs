@@ -1,12 +1,13 @@
 //! `switchboard log`: the event log.
 
+use super::ledger;
 use crate::api::Api;
 use crate::args::{Global, Log};
 use crate::failure::{Exit, Failure};
 use crate::terminal::{self, Output, line, print_json};
 use std::time::Duration;
 use switchboard_client::{Error, Method};
-use switchboard_protocol::admin::{LogEntry, LogPage, Verified};
+use switchboard_protocol::admin::{Audited, LogEntry, LogPage, Verified};
 
 /// Records asked for at once; fewer when they are large.
 const PAGE: u64 = 200;
@@ -20,7 +21,21 @@ pub async fn run(global: &Global, output: Output, command: &Log) -> Result<(), F
     match command {
         Log::Tail { follow, limit } => tail(&Api::find(global)?, output, *follow, *limit).await,
         Log::Verify => verify(&Api::find_patient(global, VERIFY_PATIENCE)?, output).await,
+        Log::Audit => audit(&Api::find_patient(global, VERIFY_PATIENCE)?, output).await,
         Log::Export => export(&Api::find(global)?).await,
+    }
+}
+
+async fn audit(api: &Api, output: Output) -> Result<(), Failure> {
+    let found: Audited = api.post("/admin/v1/log/audit", &serde_json::json!({})).await?;
+    output.show(&found, |found| {
+        let rows = [ledger::row("kept", &found.kept), ledger::row("logged", &found.logged)];
+        terminal::table(&ledger::HEADING, &rows)
+    });
+    match (found.ok, found.misfit) {
+        (true, _) => Ok(()),
+        (false, Some(misfit)) => Err(Failure::no(format!("The log contradicts itself: {misfit}."))),
+        (false, None) => Err(Failure::no("The ledger is not what the log says.")),
     }
 }
 

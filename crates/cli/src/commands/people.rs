@@ -141,13 +141,11 @@ pub async fn topic(api: &Api, output: Output, topic: &Topic) -> Result<(), Failu
     }
     let waiting = topic.wait.as_deref().map(|text| time::duration("--wait", text)).transpose()?;
     let found = wait(api, &topic.topic_id, waiting.unwrap_or_default()).await?;
-    match waiting {
-        Some(waited) => ended(output, &found, waited),
-        None => {
-            output.show(&found, conversation);
-            Ok(())
-        }
+    if let Some(waited) = waiting {
+        return ended(output, &found, waited);
     }
+    output.show(&found, conversation);
+    Ok(())
 }
 
 async fn wait(api: &Api, topic_id: &str, timeout: Duration) -> Result<Conversation, Failure> {
@@ -327,7 +325,7 @@ fn listed(found: &Sends) -> String {
                 send.channel.clone(),
                 line(&send.to),
                 line(&send.agent),
-                send.reason.as_deref().map(|reason| line(reason)).unwrap_or_default(),
+                send.reason.as_deref().map(line).unwrap_or_default(),
             ]
         })
         .collect();
@@ -458,7 +456,7 @@ fn consents(found: &Consents) -> String {
                 line(&consent.to),
                 consent.kind.clone(),
                 consent.state.clone(),
-                consent.person.as_deref().map(|person| line(person)).unwrap_or_default(),
+                consent.person.as_deref().map(line).unwrap_or_default(),
                 line(&consent.by),
             ]
         })

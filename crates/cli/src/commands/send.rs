@@ -194,7 +194,7 @@ fn wire(kind: Kind) -> MessageType {
 }
 
 /// The text as typed, or standard input for `-`.
-fn text(typed: &str) -> Result<String, Failure> {
+pub(super) fn text(typed: &str) -> Result<String, Failure> {
     if typed != "-" {
         return Ok(typed.to_owned());
     }

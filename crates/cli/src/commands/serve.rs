@@ -15,6 +15,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use switchboard_core::policy::Fault;
 use switchboard_core::time::{Clock, SystemClock};
 use switchboard_protocol::admin::TokenOut;
 use tokio::time::Instant;
@@ -33,6 +34,9 @@ struct Ready {
     data_dir: String,
     version: &'static str,
     pid: u32,
+    /// Opens the console once, within 15 minutes; on the first start only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    console_url: Option<String>,
     /// Of the first agent, on the first start only.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
@@ -42,7 +46,7 @@ struct Ready {
 
 /// Runs the hub.
 pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
-    let config = config::load(global)?;
+    let mut config = config::load(global)?;
     let telemetry = Telemetry::new(&config.otel)?;
     logging::start(global.log.as_deref(), &config.log, telemetry.as_ref())
         .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
@@ -50,6 +54,13 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     channels::check(&config, &clock)?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
+    let (policies, must_exist) = config::policy_dir(&config, &dir);
+    if must_exist && !policies.is_dir() {
+        let message =
+            "The directory is not there; make it, or leave `dir` out of [policy] in the configuration.";
+        return Err(embedded::policy_failure(&[Fault::of_file(policies.display().to_string(), message)]));
+    }
+    config.policy.dir = Some(policies);
     let listen = serve.listen.clone().unwrap_or_else(|| config.server.listen.clone());
     limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -84,7 +95,8 @@ async fn until_ended(
         Admin { url: embedded.local_url.clone(), token: embedded.token.clone(), pid: std::process::id() };
     admin.write(dir)?;
     let first = embedded.first_agent().await?;
-    output.show(&ready(dir, &embedded, first), text);
+    let console = if first.is_some() { Some(embedded.console_link().await?) } else { None };
+    output.show(&ready(dir, &embedded, first, console), text);
     tracing::info!(url = embedded.url, data_dir = %dir.display(), version = env!("CARGO_PKG_VERSION"), "ready");
     let closed = async {
         if until_stdin_closes { signals::stdin_closed().await } else { std::future::pending().await }
@@ -127,7 +139,7 @@ fn is_bare(address: SocketAddr, public_url: Option<&str>) -> bool {
     !address.ip().is_loopback() && !public_url.is_some_and(|url| url.starts_with("https://"))
 }
 
-fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
+fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>, console_url: Option<String>) -> Ready {
     let (instance_id, token) = first.map(|first| (first.instance_id, first.token)).unzip();
     Ready {
         ready: true,
@@ -137,6 +149,7 @@ fn ready(dir: &Path, embedded: &Embedded, first: Option<TokenOut>) -> Ready {
         data_dir: dir.display().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
+        console_url,
         token,
         instance_id,
     }
@@ -153,8 +166,12 @@ fn text(ready: &Ready) -> String {
         ),
         None => "Connect an agent: switchboard token create --label NAME\n".to_owned(),
     };
+    let console = match &ready.console_url {
+        Some(url) => format!("Open the console (this link works once, within 15 minutes):\n\n  {url}\n"),
+        None => format!("Open the console: {}/ (a link to enter with: switchboard console)\n", ready.url),
+    };
     format!(
-        "Switchboard {}\n{about}\n{connect}See what they say: switchboard inbox --follow\nStop with Ctrl-C.\n",
+        "Switchboard {}\n{about}\n{console}\n{connect}See what they say: switchboard inbox --follow\nStop with Ctrl-C.\n",
         ready.version
     )
 }

@@ -5,7 +5,7 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::terminal::{self, Output};
 use crate::time;
-use switchboard_protocol::admin::Status;
+use switchboard_protocol::admin::{PolicyStatus, Status};
 
 /// Shows how the hub is doing.
 pub async fn run(api: &Api, output: Output) -> Result<(), Failure> {
@@ -24,6 +24,12 @@ fn text(status: &Status) -> String {
         ("sockets", status.sockets.to_string()),
         ("streams", status.streams.to_string()),
         ("search lag", format!("{} events", status.search_lag)),
+        ("policy", status.policy.as_ref().map_or_else(|| "-".to_owned(), policy)),
     ]);
-    format!("{facts}\n{}", ledger::text(&status.ledger))
+    let refused = status.policy.as_ref().map(super::policy::refused).unwrap_or_default();
+    format!("{facts}{refused}\n{}", ledger::text(&status.ledger))
+}
+
+fn policy(policy: &PolicyStatus) -> String {
+    format!("{} rules, version {}", policy.rules, policy.version)
 }

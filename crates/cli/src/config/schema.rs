@@ -2,6 +2,7 @@
 
 use super::hidden::Hidden;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// One section of the file.
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +128,12 @@ schema! {
         approvers: Vec<String> = Vec::new(), "[\"email:ada@example.org\"]";
         /// Milliseconds that a call waits for its message to arrive before it says that it was accepted.
         receipt_wait_ms: u32 = 2000, "2000";
+    }
+    /// What agents may do with the tools that reach people.
+    policy: Policy {
+        /// The directory with the rules, which must be there. Relative to the directory of this file. Without it: `policies` in the
+        /// data directory, if it is there. `switchboard policy check` reads it.
+        dir: Option<PathBuf> = None, "\"policies\"";
     }
     /// How long messages are kept.
     retention: Retention {

@@ -13,6 +13,9 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     doorbell_url(&config.doorbell.url, &config.store.url)?;
     retention(&config.retention)?;
     limits(&config.limits)?;
+    if config.policy.dir.as_ref().is_some_and(|dir| dir.as_os_str().is_empty()) {
+        return Err("policy.dir: write a directory, or leave it out.".into());
+    }
     otel(&config.otel)?;
     crate::logging::filter(&config.log.level).map(drop).map_err(|error| format!("log.level: {error}."))
 }

@@ -12,3 +12,4 @@ mod cluster;
 mod faults;
 mod mcp;
 mod openapi;
+mod policy;

@@ -59,6 +59,13 @@ impl Window {
         out
     }
 
+    /// From when on nothing of it counts any more.
+    #[must_use]
+    pub fn over_ms(&self, rate: Rate) -> WallMs {
+        let last = self.0.last().map_or(0, |(slice, _)| *slice);
+        last.saturating_add(rate.span()).saturating_mul(rate.slice_ms())
+    }
+
     /// Takes one call at `now_ms`, or says in how many milliseconds one is to be had. A refused call takes nothing. A clock that went
     /// back is taken to stand still.
     pub fn take(&mut self, rate: Rate, now_ms: WallMs) -> Result<(), WallMs> {
@@ -137,6 +144,13 @@ mod tests {
                     Ok(()) => {
                         assert!(recent(now - interval_ms) < max as usize, "{rate:?}");
                         log.push(now);
+                        let over = window.over_ms(rate);
+                        assert!(over > now + interval_ms && over <= now + interval_ms + slack, "{rate:?}");
+                        let mut later = window.clone();
+                        later.take(rate, over).unwrap();
+                        let mut forgotten = Window::default();
+                        forgotten.take(rate, over).unwrap();
+                        assert_eq!(later, forgotten, "nothing of it counts");
                     }
                     Err(wait) => {
                         assert!(recent(now - interval_ms - slack) >= max as usize, "{rate:?}");

@@ -98,11 +98,23 @@ pub fn read(text: &str) -> Said {
     if START.contains(&word.as_str()) {
         return Said::Start;
     }
-    let bare = clean.strip_prefix("/pair").or_else(|| clean.strip_prefix("pair ")).unwrap_or(clean).trim();
-    if let Some(code) = typed_code(bare, PAIR_LEN) {
+    if let Some(code) = pairing(clean) {
         return Said::Pair(code);
     }
     decision(clean).unwrap_or_else(|| answer(clean))
+}
+
+// Without the word before it, only what nobody writes as an answer: one word with a dash or a digit in it.
+fn pairing(text: &str) -> Option<String> {
+    let rest = text.get(..5).filter(|word| word.eq_ignore_ascii_case("/pair")).and_then(|_| text.get(5..));
+    let rest = rest.or_else(|| {
+        text.get(..5).filter(|word| word.eq_ignore_ascii_case("pair ")).and_then(|_| text.get(5..))
+    });
+    if let Some(code) = rest {
+        return typed_code(code, PAIR_LEN);
+    }
+    let marked = text.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '\u{2010}'..='\u{2015}'));
+    typed_code(text, PAIR_LEN).filter(|_| marked && !text.contains(char::is_whitespace))
 }
 
 // "approve", "approve K7QD3M", "K7QD3M approve": nothing else decides.
@@ -190,6 +202,12 @@ mod tests {
     fn pairing_codes_are_read_as_they_are_shown() {
         let made = code(&[7; 64], PAIR_LEN);
         assert_eq!(read(&show_pairing(&made)), Said::Pair(made.clone()));
+        assert_eq!(read(&format!("Pair {}", show_pairing(&made))), Said::Pair(made.clone()));
+        assert_eq!(
+            read("SET BASE DAY GMT 42"),
+            answered("SET BASE DAY GMT 42"),
+            "an answer that could be one"
+        );
         assert_eq!(read(&format!("/pair {}", show_pairing(&made).to_lowercase())), Said::Pair(made));
     }
 }

@@ -149,7 +149,8 @@ pub struct SendRow {
     pub instance: InstanceNo,
     /// In whose name.
     pub agent: String,
-    /// The caller's idempotency key, while it stands for this send.
+    /// The caller's idempotency key, while it stands for this send: it is given free when the send has failed and nothing of it has
+    /// left, or can any more.
     pub key: Option<String>,
     /// The channel's configured name.
     pub channel: String,
@@ -215,7 +216,7 @@ pub struct AttemptRow {
     pub began_ms: WallMs,
     /// When its end was recorded.
     pub ended_ms: WallMs,
-    /// `sent`, `retry`, `failed`, `unknown`, `blocked`.
+    /// `sent`, `retry`, `failed`, `unknown`, `blocked`; `unknown` becomes `sent` when that turns out.
     pub outcome: String,
     /// For people.
     pub reason: Option<String>,

@@ -191,7 +191,8 @@ pub enum OutboundWrite {
         /// The one node that lives, where there is only one: whatever others began is lost.
         only_node: Option<u64>,
     },
-    /// Records how an attempt ended; [`crate::write::Refusal::Fenced`] when it is not the last one. → [`OutboundOutcome::Settled`].
+    /// Records how an attempt ended; [`crate::write::Refusal::Fenced`] when it is not the last one. One that was given up as lost may
+    /// still say that it arrived, which settles what was unknown. → [`OutboundOutcome::Settled`].
     Finish {
         /// The send.
         send: i64,
@@ -260,7 +261,9 @@ pub enum OutboundWrite {
         /// At most so many.
         limit: usize,
     },
-    /// A person has a dead or unknown send tried again. → [`OutboundOutcome::Settled`].
+    /// A person has a dead or unknown send tried again; what of it has arrived is not sent twice. Refused when nobody approved it or
+    /// its text is erased ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
+    /// ([`crate::write::Refusal::IdReused`]), and past its deadline. → [`OutboundOutcome::Settled`].
     Retry {
         /// The send's public id.
         send_id: String,
@@ -289,7 +292,8 @@ pub enum OutboundWrite {
         /// Who made it.
         by: String,
     },
-    /// An operator says whether an address may be written to. → [`OutboundOutcome::Done`].
+    /// An operator says whether an address may be written to. What a person stopped stays so; what the operator says meanwhile counts
+    /// once the person takes the STOP back. → [`OutboundOutcome::Done`].
     Consent {
         /// The channel.
         channel: String,
@@ -304,6 +308,15 @@ pub enum OutboundWrite {
     },
 }
 
+/// What a receipt says beside the send itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Id that the service gave to the first part.
+    pub message_id: Option<String>,
+    /// The approval that it waits, or waited, for.
+    pub approval_id: Option<String>,
+}
+
 /// What a change did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutboundOutcome {
@@ -315,7 +328,7 @@ pub enum OutboundOutcome {
         state: SendState,
     },
     /// The key was used for this very call before: what became of it. No limit was touched.
-    Repeat(Box<SendRow>),
+    Repeat(Box<SendRow>, Carried),
     /// These parts are the caller's to attempt.
     Claimed(Vec<Claimed>),
     /// So many attempts were lost.
@@ -324,7 +337,8 @@ pub enum OutboundOutcome {
     Settled(Touched),
     /// What came in did this.
     Heard(HeardOutcome),
-    /// What ended, and whether there may be more.
+    /// What ended; as many as the limit means that there may be more. A question in [`SendState::Unknown`] is among them when its
+    /// topic has expired.
     Expired(Vec<Touched>),
     /// It is done.
     Done,

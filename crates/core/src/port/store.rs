@@ -20,6 +20,8 @@
 //!
 //! The conformance suite (`switchboard_store::conformance`) proves them for every backend.
 
+use crate::console::{LoginRow, SessionRow};
+use crate::digest::Digest;
 use crate::event::StoredEvent;
 use crate::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use crate::keys::HubKeys;
@@ -460,6 +462,13 @@ pub trait Store: Send + Sync + 'static {
     fn handle(&self, handle: String) -> Fut<'_, Option<HandleRow>>;
     /// Earliest deadline of an open question, if there is one.
     fn next_deadline(&self) -> Fut<'_, Option<WallMs>>;
+
+    /// The console's session under the secret with this hash, while it is good.
+    fn console_session(&self, hash: Digest, now_ms: WallMs) -> Fut<'_, Option<SessionRow>>;
+    /// A person's good sessions, the one used last first.
+    fn console_sessions(&self, person: PersonNo, now_ms: WallMs) -> Fut<'_, Vec<SessionRow>>;
+    /// What a sign-in under this display name is checked against; `None` for who has no password.
+    fn console_login(&self, name: String) -> Fut<'_, Option<LoginRow>>;
 
     /// Whether other nodes may write to the same store. Where not, what follows up to [`Store::beat`] has nothing to tell.
     fn is_shared(&self) -> bool {

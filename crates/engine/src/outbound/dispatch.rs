@@ -66,10 +66,10 @@ struct Dispatcher {
 }
 
 /// Begins to send on a channel.
-pub(super) fn start(hub: &Arc<Hub>, channel: &Arc<dyn Channel>) {
+pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>) {
     let dispatcher = Arc::new(Dispatcher {
         hub: hub.clone(),
-        channel: channel.clone(),
+        channel,
         slots: Arc::new(Semaphore::new(hub.settings.outbound.attempts_max.max(1))),
         breaker: Mutex::default(),
     });
@@ -239,14 +239,14 @@ impl Dispatcher {
 
     fn after(&self, failure: &NotSent, part: &Claimed) -> Settle {
         let hub = &self.hub;
-        let past =
+        let before =
             Past { fails: part.fails, accepted_ms: part.send.at_ms, deadline_ms: part.send.deadline_ms };
         let [jitter] = random::bytes(hub.entropy());
         let reason = match &failure.code {
             Some(code) => format!("{} ({code})", failure.reason),
             None => failure.reason.clone(),
         };
-        match after(failure, past, hub.clock().wall_ms(), jitter) {
+        match after(failure, before, hub.clock().wall_ms(), jitter) {
             Next::Retry { at_ms, counts } => Settle::Retry { at_ms, counts, reason },
             Next::Dead => Settle::Failed { reason, bad_address: failure.class == FailureClass::BadAddress },
             Next::Expired => Settle::Blocked {

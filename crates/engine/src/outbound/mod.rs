@@ -57,7 +57,7 @@ impl Default for Settings {
             receipt_wait: Duration::from_secs(2),
             approvers: Vec::new(),
             attempts_max: 64,
-            attempt_timeout: Duration::from_secs(60),
+            attempt_timeout: Duration::from_mins(1),
         }
     }
 }
@@ -184,8 +184,8 @@ impl Hub {
     /// Adds a channel and begins to send and to listen on it.
     pub fn add_channel(self: &Arc<Self>, channel: Arc<dyn Channel>, fallback: bool) -> Result<(), String> {
         self.outbound.registry.add(channel.clone(), fallback)?;
-        dispatch::start(self, &channel);
         hear::start(self, &channel);
+        dispatch::start(self, channel);
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl Hub {
                 | HeardOutcome::Bounced(Some(touched)),
             ) => room.touched(touched),
             OutboundOutcome::Expired(ended) => ended.iter().for_each(|touched| room.touched(touched)),
-            OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(_) => return,
+            OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(..) => return,
             _ => {}
         }
         room.bells.lock().values().for_each(|bell| bell.notify_one());

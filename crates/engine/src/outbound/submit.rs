@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::refusal;
 use crate::submit::permit;
 use futures_util::FutureExt as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::digest::framed;
@@ -17,6 +17,7 @@ use switchboard_core::outbound::write::{
     ConsentRule, Hold, LimitTake, NewSend, OutboundOutcome, OutboundWrite,
 };
 use switchboard_core::port::channel::{Address, AddressKind, Button, Channel, Draft, MessageKind};
+use switchboard_core::port::store::StoreError;
 use switchboard_core::principal::Principal;
 use switchboard_core::random;
 use switchboard_core::time::WallMs;
@@ -50,7 +51,13 @@ pub async fn send_waiting(
     wait: Duration,
 ) -> Result<MessageReceipt, Detail> {
     let sent = accept(hub, who, agent, params).await;
-    let (send_id, deduplicated) = sent.inspect_err(|detail| hub.refused(TOOL, &who.instance_id, detail))?;
+    let Accepted { send_id, deduplicated, at_once } =
+        sent.inspect_err(|detail| hub.refused(TOOL, &who.instance_id, detail))?;
+    if let Some(receipt) =
+        at_once.filter(|receipt| wait.is_zero() || receipt.state.as_deref() != Some("sending"))
+    {
+        return Ok(receipt);
+    }
     let id = &send_id;
     let look = || {
         let look = async move {
@@ -95,23 +102,31 @@ impl Call<'_> {
     }
 }
 
-async fn accept(
-    hub: &Arc<Hub>,
-    who: &Principal,
-    agent: &str,
-    params: &Value,
-) -> Result<(String, bool), Detail> {
+/// What is known when the commit is done.
+struct Accepted {
+    send_id: String,
+    deduplicated: bool,
+    /// The receipt, where nothing more has to be read for it.
+    at_once: Option<MessageReceipt>,
+}
+
+/// Everything that is decided before the commit: reads the call, asks the policy, prepares what is sent. Changes nothing.
+pub fn weigh(hub: &Hub, who: &Principal, agent: &str, params: &Value) -> Result<NewSend, Detail> {
     permit(who, Act::UseBus)?;
     let call = read(hub, params)?;
     let ruling = rule(hub, who, agent, &call)?;
+    build(hub, who, agent, &call, &ruling)
+}
+
+async fn accept(hub: &Arc<Hub>, who: &Principal, agent: &str, params: &Value) -> Result<Accepted, Detail> {
     for _ in 0..CODES_TRIED {
-        let new = build(hub, who, agent, &call, &ruling)?;
-        match commit(hub, new).await? {
-            Some(done) => return Ok(done),
-            None => continue, // the short code is taken
+        let new = weigh(hub, who, agent, params)?;
+        // None: the short code is taken.
+        if let Some(done) = commit(hub, new).await? {
+            return Ok(done);
         }
     }
-    Err(refusal::store(&switchboard_core::port::store::StoreError::Overloaded))
+    Err(refusal::store(&StoreError::Overloaded))
 }
 
 fn read<'a>(hub: &Hub, params: &'a Value) -> Result<Call<'a>, Detail> {
@@ -169,7 +184,9 @@ struct Ruling {
 }
 
 fn rule(hub: &Hub, who: &Principal, agent: &str, call: &Call<'_>) -> Result<Ruling, Detail> {
-    let verdict = super::view::verdict(hub, who, agent, call.params)?;
+    let no_params = Map::new();
+    let params = call.params.as_object().unwrap_or(&no_params);
+    let verdict = view::verdict(hub, who, agent, params, (call.channel.name(), &call.to))?;
     let mut limits = verdict.limits;
     if limits.is_empty() {
         let (instance, rate) = (&who.instance_id, hub.settings.outbound.default_rate);
@@ -247,9 +264,9 @@ pub(super) fn consent_rule(channel: &dyn Channel) -> ConsentRule {
     }
 }
 
-// The public id, and whether it is a repeat; `None` when the short code is taken.
-async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<(String, bool)>, Detail> {
-    let send_id = new.send_id.clone();
+// `None` when the short code is taken.
+async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail> {
+    let mut receipt = view::accepted(&new);
     let asks = approval_requests(hub, &new);
     let mut writes = vec![Write::Outbound(OutboundWrite::Submit(Box::new(new)))];
     // In one transaction: what is held is never without those who are asked. They refer to it, and go nowhere when it is not there.
@@ -259,8 +276,17 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<(String, bool)>, 
         Some(Outcome::Outbound(outcome)) => {
             hub.outbound_changed(&outcome);
             match outcome {
-                OutboundOutcome::Repeat(first) => Ok(Some((first.send_id, true))),
-                _ => Ok(Some((send_id, false))),
+                OutboundOutcome::Repeat(first, carried) => {
+                    let receipt = view::repeated(&first, carried);
+                    let (send_id, at_once) = (first.send_id, Some(receipt));
+                    Ok(Some(Accepted { send_id, deduplicated: true, at_once }))
+                }
+                OutboundOutcome::Accepted { state, .. } => {
+                    view::now_in(&mut receipt, state);
+                    let send_id = receipt.send_id.clone().unwrap_or_default();
+                    Ok(Some(Accepted { send_id, deduplicated: false, at_once: Some(receipt) }))
+                }
+                _ => Err(refusal::store(&no_outcome())),
             }
         }
         Some(Outcome::Refused(Refusal::NameTaken)) => Ok(None),
@@ -271,30 +297,32 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<(String, bool)>, 
             Err(refusal::of(&Refusal::DeadlinePast).field("deadline_ms"))
         }
         Some(Outcome::Refused(other)) => Err(refusal::of(&other)),
-        _ => Err(refusal::store(&switchboard_core::port::store::StoreError::Inconsistent(
-            "a send without an outcome".into(),
-        ))),
+        _ => Err(refusal::store(&no_outcome())),
     }
 }
 
-// Messages to those who are asked for an approval besides the console.
-fn approval_requests(hub: &Hub, held: &NewSend) -> Vec<NewSend> {
-    let Some(hold) = &held.hold else { return Vec::new() };
-    let approvers = &hub.settings.outbound.approvers;
-    approvers.iter().filter_map(|(channel, to)| approval_request(hub, held, hold, channel, to)).collect()
+fn no_outcome() -> StoreError {
+    StoreError::Inconsistent("a send without an outcome".into())
 }
 
-fn approval_request(hub: &Hub, held: &NewSend, hold: &Hold, channel: &str, to: &str) -> Option<NewSend> {
+// Messages to those who are asked for an approval besides the console.
+fn approval_requests(hub: &Hub, parked: &NewSend) -> Vec<NewSend> {
+    let Some(hold) = &parked.hold else { return Vec::new() };
+    let approvers = &hub.settings.outbound.approvers;
+    approvers.iter().filter_map(|(channel, to)| approval_request(hub, parked, hold, channel, to)).collect()
+}
+
+fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to: &str) -> Option<NewSend> {
     let told = |sentence: String| tracing::warn!(channel, sentence, "an approver cannot be asked");
     let channel = hub.outbound.registry.find(channel).map_err(told).ok()?;
     let handle = channel.normalise(AddressKind::Direct, to).map_err(told).ok()?;
     let short = code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN);
-    let quoted: Vec<_> = held.body.lines().map(|line| format!("> {line}")).collect();
+    let quoted: Vec<_> = parked.body.lines().map(|line| format!("> {line}")).collect();
     let body = format!(
         "**{}** wants to write to **{}** on {}:\n\n{}\n\nRule: {}. Reply with `approve` or `deny`.",
-        plain(&held.agent),
-        plain(&held.to_text),
-        held.channel,
+        plain(&parked.agent),
+        plain(&parked.to_text),
+        parked.channel,
         quoted.join("\n"),
         plain(&hold.rule),
     );
@@ -332,7 +360,7 @@ fn approval_request(hub: &Hub, held: &NewSend, hold: &Hold, channel: &str, to: &
         parts,
         limits: Vec::new(),
         hold: None,
-        about: Some(held.send_id.clone()),
+        about: Some(parked.send_id.clone()),
     })
 }
 

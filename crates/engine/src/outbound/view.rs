@@ -6,18 +6,20 @@ use crate::hub::Hub;
 use crate::refusal;
 use crate::submit::permit;
 use futures_util::FutureExt as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::time::Duration;
+use switchboard_core::outbound::limit::Rate;
 use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState};
-use switchboard_core::outbound::write::LimitTake;
-use switchboard_core::port::channel::{AddressKind, MessageKind};
+use switchboard_core::outbound::write::{Carried, LimitTake, NewSend};
+use switchboard_core::policy::{self, Call, Per};
+use switchboard_core::port::channel::{Address, AddressKind, MessageKind};
 use switchboard_core::principal::Principal;
 use switchboard_core::rights::Right;
 use switchboard_core::time::WallMs;
 use switchboard_protocol::Detail;
 use switchboard_protocol::messaging::{
     ChannelView, Channels, Conversation, ConversationGet, ConversationMessage, MessageReceipt, PersonAnswer,
-    Recipient, WAIT_MS_MAX,
+    Recipient, TOOL, WAIT_MS_MAX,
 };
 use switchboard_protocol::outbound::{ApprovalView, AttemptView, ConsentView, PartView, SendView, SendWhole};
 
@@ -29,19 +31,55 @@ pub(super) struct Verdict {
     pub(super) limits: Vec<LimitTake>,
 }
 
-/// Asks the policy; what it denies comes as the detail to send.
+/// Asks the policy about a call to `to` on `channel`; what it denies comes as the detail to send.
 pub(super) fn verdict(
-    _hub: &Hub,
-    _who: &Principal,
-    _agent: &str,
-    _params: &Value,
+    hub: &Hub,
+    who: &Principal,
+    agent: &str,
+    params: &Map<String, Value>,
+    (channel, to): (&str, &Address),
 ) -> Result<Verdict, Detail> {
-    Ok(Verdict { version: String::new(), hold: None, limits: Vec::new() })
+    let policy = hub.policy.current();
+    let decision = policy.decide(&Call { tool: TOOL, agent, params });
+    let hold = match decision.verdict {
+        policy::Verdict::Allow => None,
+        policy::Verdict::Hold(ruling) => Some(ruling.rule.to_string()),
+        policy::Verdict::Deny(ruling) => return Err(refusal::forbidden(&ruling)),
+    };
+    let limits = decision.limits.iter().map(|limit| LimitTake {
+        key: subject(&limit.rule, limit.rate.per, (&who.instance_id, agent), (channel, to)),
+        rule: limit.rule.to_string(),
+        rate: Rate {
+            max: limit.rate.max_calls,
+            interval_ms: WallMs::try_from(limit.rate.interval_ms).unwrap_or(WallMs::MAX),
+        },
+    });
+    Ok(Verdict { version: policy.version().to_owned(), hold, limits: limits.collect() })
 }
 
-/// The rule that forbids a send now, under the policy as it is.
-pub(super) fn forbidden_now(_hub: &Hub, _send: &SendRow) -> Option<String> {
-    None
+// What calls are counted together: the address as it was resolved, whatever way it was spelt.
+fn subject(rule: &str, per: Per, (instance, agent): (&str, &str), (channel, to): (&str, &Address)) -> String {
+    let kind = to.kind.as_str();
+    let parts: &[&str] = match per {
+        Per::Agent => &["agent", instance, agent],
+        Per::Recipient => &["recipient", channel, kind, &to.handle],
+        Per::Channel => &["channel", channel],
+        Per::Organization => &["organization"],
+    };
+    let framed = parts.iter().map(|part| format!("/{}/{part}", part.len()));
+    format!("send/{}/{rule}{}", rule.len(), framed.collect::<String>())
+}
+
+/// The rule that forbids a send now, under the policy as it is. One that asks for an approval forbids what nobody was asked about.
+pub(super) fn forbidden_now(hub: &Hub, send: &SendRow) -> Option<String> {
+    let params: Value = serde_json::from_str(&send.params).ok()?;
+    let params = params.as_object()?;
+    let decision = hub.policy.current().decide(&Call { tool: TOOL, agent: &send.agent, params });
+    match decision.verdict {
+        policy::Verdict::Deny(ruling) => Some(ruling.rule.to_string()),
+        policy::Verdict::Hold(ruling) if send.rule.is_none() => Some(ruling.rule.to_string()),
+        policy::Verdict::Allow | policy::Verdict::Hold(_) => None,
+    }
 }
 
 pub(super) async fn detail(hub: &Hub, send_id: &str) -> Result<SendDetail, Detail> {
@@ -53,28 +91,62 @@ pub(super) async fn detail(hub: &Hub, send_id: &str) -> Result<SendDetail, Detai
 /// The receipt of a send as it is now.
 #[must_use]
 pub fn receipt(detail: &SendDetail, deduplicated: bool) -> MessageReceipt {
-    let send = &detail.send;
-    let delivered = matches!(send.state, SendState::Open | SendState::Delivered | SendState::Answered);
-    let reason = match send.state {
-        _ if delivered => None,
-        SendState::Held => Some("it waits for an approval".to_owned()),
-        SendState::Queued => Some("it waits until the person has answered the question before it".to_owned()),
-        SendState::Sending => {
-            Some(send.reason.clone().unwrap_or_else(|| "it was accepted and is on its way".to_owned()))
-        }
-        _ => send.reason.clone(),
-    };
-    MessageReceipt {
-        channel: send.channel.clone(),
+    let carried = Carried {
         message_id: detail.parts.first().and_then(|part| part.message_id.clone()),
-        topic_id: send.topic_id.clone(),
-        deduplicated,
-        delivered,
-        reason,
-        queued: send.state == SendState::Queued,
-        send_id: Some(send.send_id.clone()),
-        state: Some(send.state.as_str().to_owned()),
         approval_id: detail.approval.as_ref().map(|approval| approval.approval_id.clone()),
+    };
+    MessageReceipt { deduplicated, ..repeated(&detail.send, carried) }
+}
+
+/// The receipt of a send that has just been accepted, but for its state.
+pub(super) fn accepted(new: &NewSend) -> MessageReceipt {
+    MessageReceipt {
+        channel: new.channel.clone(),
+        message_id: None,
+        topic_id: new.topic_id.clone(),
+        deduplicated: false,
+        delivered: false,
+        reason: None,
+        queued: false,
+        send_id: Some(new.send_id.clone()),
+        state: None,
+        approval_id: new.hold.as_ref().map(|hold| hold.approval_id.clone()),
+    }
+}
+
+/// The receipt of a call that was made before, as it is now.
+pub(super) fn repeated(first: &SendRow, carried: Carried) -> MessageReceipt {
+    let mut receipt = MessageReceipt {
+        channel: first.channel.clone(),
+        message_id: carried.message_id,
+        topic_id: first.topic_id.clone(),
+        deduplicated: true,
+        delivered: false,
+        reason: first.reason.clone(),
+        queued: false,
+        send_id: Some(first.send_id.clone()),
+        state: None,
+        approval_id: carried.approval_id,
+    };
+    now_in(&mut receipt, first.state);
+    receipt
+}
+
+/// Puts a state into a receipt, with what it means.
+pub(super) fn now_in(receipt: &mut MessageReceipt, state: SendState) {
+    receipt.delivered = matches!(state, SendState::Open | SendState::Delivered | SendState::Answered);
+    receipt.queued = state == SendState::Queued;
+    receipt.state = Some(state.as_str().to_owned());
+    let usual = match state {
+        SendState::Held => Some("it waits for an approval"),
+        SendState::Queued => Some("it waits until the person has answered the question before it"),
+        SendState::Sending => Some("it was accepted and is on its way"),
+        _ => None,
+    };
+    if receipt.delivered {
+        receipt.reason = None;
+    } else if receipt.reason.is_none() {
+        receipt.reason = usual.map(str::to_owned);
     }
 }
 

@@ -6,12 +6,13 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use switchboard_core::ExposeSecret as _;
+use switchboard_core::console::LINK_MS;
 use switchboard_core::port::store::InstanceRow;
 use switchboard_core::principal::InstanceKind;
 use switchboard_core::rights::Rights;
 use switchboard_core::write::DeviceDecision;
 use switchboard_engine::frame::utc;
-use switchboard_engine::{manage, refusal};
+use switchboard_engine::{console, manage, refusal};
 use switchboard_protocol::admin;
 
 /// Instances.
@@ -76,6 +77,16 @@ pub async fn token_revoke(
     caller.administers()?;
     manage::tokens::revoke(&doors.hub, &instance_id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Makes a link into the console that works once, within 15 minutes.
+#[utoipa::path(post, path = "/admin/v1/console/links", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403), (status = 409)))]
+pub async fn console_link(State(doors): State<Doors>, caller: Caller) -> Answer {
+    caller.administers()?;
+    let hub = &doors.hub;
+    let expires_at = utc(hub.clock().wall_ms() + LINK_MS);
+    let secret = console::mint_link(hub).await?;
+    Ok(json(&admin::ConsoleLink { url: console::link_url(hub, &secret), expires_at }))
 }
 
 /// Devices that wait.

@@ -1,5 +1,6 @@
 //! The event log.
 
+use super::overview::ledger_of;
 use crate::Doors;
 use crate::bus::read::query;
 use crate::http::{Answer, Caller, json};
@@ -38,7 +39,8 @@ pub async fn log_page(State(doors): State<Doors>, caller: Caller, RawQuery(raw):
     Ok(json(&admin::LogPage { entries, next }))
 }
 
-fn entries(doors: &Doors, record: &Record) -> Vec<admin::LogEntry> {
+/// The lines of a record.
+pub(crate) fn entries(doors: &Doors, record: &Record) -> Vec<admin::LogEntry> {
     let line = |result: &str, verb: String, actor: String, subject: String, count| admin::LogEntry {
         seq: record.commit,
         at: utc(record.at_ms),
@@ -72,5 +74,18 @@ pub async fn log_verify(State(doors): State<Doors>, caller: Caller) -> Answer {
         entries: report.entries,
         checkpoints: report.checkpoints,
         first_broken: report.first_broken.map(|broken| admin::Broken { seq: broken.seq, why: broken.why }),
+    }))
+}
+
+/// Recomputes the ledger of what goes to people from the log, and compares it with the one that is kept.
+#[utoipa::path(post, path = "/admin/v1/log/audit", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
+pub async fn log_audit(State(doors): State<Doors>, caller: Caller) -> Answer {
+    caller.administers()?;
+    let audited = audit::audit_ledger(doors.hub.store()).await.map_err(|error| refusal::store(&error))?;
+    Ok(json(&admin::Audited {
+        ok: audited.ok,
+        kept: ledger_of(&audited.kept),
+        logged: ledger_of(&audited.logged),
+        misfit: audited.misfit,
     }))
 }

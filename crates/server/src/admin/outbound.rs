@@ -41,8 +41,8 @@ pub struct ApprovalsQuery {
     all: Option<bool>,
 }
 
-fn failed(error: StoreError) -> Detail {
-    refusal::store(&error)
+fn failed(error: &StoreError) -> Detail {
+    refusal::store(error)
 }
 
 fn settled(touched: Touched) -> wire::SendState {
@@ -76,7 +76,7 @@ pub async fn send_list(State(doors): State<Doors>, caller: Caller, RawQuery(raw)
         before: asked.before,
         limit: asked.limit.unwrap_or(50).clamp(1, PAGE_MAX),
     };
-    let sends = doors.hub.store().outbound().sends(filter).await.map_err(failed)?;
+    let sends = doors.hub.store().outbound().sends(filter).await.map_err(|error| failed(&error))?;
     Ok(json(&wire::Sends { sends: sends.iter().map(view::listed).collect() }))
 }
 
@@ -84,7 +84,7 @@ pub async fn send_list(State(doors): State<Doors>, caller: Caller, RawQuery(raw)
 #[utoipa::path(get, path = "/admin/v1/outbound/{send_id}", tag = "admin", params(("send_id" = String, Path)), security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403), (status = 404)))]
 pub async fn send_show(State(doors): State<Doors>, caller: Caller, Path(send_id): Path<String>) -> Answer {
     caller.administers()?;
-    let found = doors.hub.store().outbound().send(send_id).await.map_err(failed)?;
+    let found = doors.hub.store().outbound().send(send_id).await.map_err(|error| failed(&error))?;
     let found = found.ok_or_else(|| refusal::not_found("send_id", "No such send."))?;
     Ok(json(&view::whole(&found, doors.hub.clock().wall_ms())))
 }
@@ -109,7 +109,13 @@ pub async fn approval_list(State(doors): State<Doors>, caller: Caller, RawQuery(
     caller.administers()?;
     let asked: ApprovalsQuery = query(raw)?;
     let pending_only = !asked.all.unwrap_or(false);
-    let rows = doors.hub.store().outbound().approvals(pending_only, PAGE_MAX).await.map_err(failed)?;
+    let rows = doors
+        .hub
+        .store()
+        .outbound()
+        .approvals(pending_only, PAGE_MAX)
+        .await
+        .map_err(|error| failed(&error))?;
     let approvals = rows.iter().map(|(approval, send)| view::approval_view(approval, send)).collect();
     Ok(json(&wire::Approvals { approvals }))
 }
@@ -134,7 +140,7 @@ pub async fn approval_decide(
 #[utoipa::path(get, path = "/admin/v1/topics", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
 pub async fn topic_list(State(doors): State<Doors>, caller: Caller) -> Answer {
     caller.administers()?;
-    let rows = doors.hub.store().outbound().open_topics().await.map_err(failed)?;
+    let rows = doors.hub.store().outbound().open_topics().await.map_err(|error| failed(&error))?;
     Ok(json(&wire::Topics { topics: rows.iter().map(|(topic, send)| view::told(topic, send)).collect() }))
 }
 
@@ -168,7 +174,7 @@ pub async fn pair_start(State(doors): State<Doors>, caller: Caller, Raw(bytes): 
 #[utoipa::path(get, path = "/admin/v1/pairing/consents", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
 pub async fn consent_list(State(doors): State<Doors>, caller: Caller) -> Answer {
     caller.administers()?;
-    let rows = doors.hub.store().outbound().consents().await.map_err(failed)?;
+    let rows = doors.hub.store().outbound().consents().await.map_err(|error| failed(&error))?;
     Ok(json(&wire::Consents { consents: rows.iter().map(view::consent_view).collect() }))
 }
 
@@ -185,7 +191,7 @@ pub async fn consent_set(State(doors): State<Doors>, caller: Caller, Raw(bytes):
     };
     let (person, by) = (body.person.as_deref(), &caller.who.owner_name);
     let to = people::set_consent(&doors.hub, &body.channel, (kind, &body.to), body.allow, person, by).await?;
-    let rows = doors.hub.store().outbound().consents().await.map_err(failed)?;
+    let rows = doors.hub.store().outbound().consents().await.map_err(|error| failed(&error))?;
     let row = rows.iter().find(|row| row.channel == body.channel && row.to == to);
     Ok(json(&row.map(view::consent_view)))
 }

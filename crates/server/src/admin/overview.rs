@@ -31,6 +31,7 @@ pub async fn status(State(doors): State<Doors>, caller: Caller) -> Answer {
         db_bytes: status.store.db_bytes,
         wal_bytes: status.store.wal_bytes,
         search_lag: status.store.search_lag,
+        policy: Some(manage::policy::status(hub)),
         ledger: ledgers(&status),
     }))
 }
@@ -53,7 +54,7 @@ fn ledgers(status: &manage::status::Status) -> admin::Ledgers {
     admin::Ledgers { bus: ledger_of(&status.ledger), outbound: ledger_of(&status.outbound) }
 }
 
-fn ledger_of(ledger: &Ledger) -> admin::Ledger {
+pub(super) fn ledger_of(ledger: &Ledger) -> admin::Ledger {
     let Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending } = *ledger;
     admin::Ledger { accepted, delivered, answered, expired, refused, dead, unknown, pending }
 }

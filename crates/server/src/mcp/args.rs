@@ -202,7 +202,7 @@ pub(super) enum ReachMessage {
 #[schemars(crate = "rmcp::schemars")]
 #[expect(dead_code, reason = "what a model is told; the parameters are read by the verb")]
 pub(super) struct MessagingSend {
-    /// The messaging channel, as messaging_channels lists it.
+    /// The messaging channel, as `messaging_channels` lists it.
     pub(super) channel: String,
     /// Whom to reach: the handle of a person on that channel (a name, an address), or the id of a shared channel.
     pub(super) to: String,
@@ -230,7 +230,7 @@ pub(super) struct MessagingSend {
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub(super) struct ConversationGet {
-    /// The topic_id that messaging_send returned.
+    /// The `topic_id` that `messaging_send` returned.
     pub(super) topic_id: String,
     /// How long to wait for the answer, in milliseconds.
     #[schemars(range(min = 0, max = 60000))]

@@ -175,23 +175,3 @@ fn names(vaults: &[VaultInfo]) -> String {
     let more = if vaults.len() > NAMES_MAX { " and more" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_become_names() {
-        for (label, name) in [
-            ("ci", "ci"),
-            ("Ada's laptop (2)", "Ada-s-laptop--2"),
-            ("--x", "x"),
-            ("日本", "agent"),
-            ("", "agent"),
-        ] {
-            assert_eq!(agent_name(label), name);
-            assert!(validate_id(&agent_name(label), "as_agent").is_ok());
-        }
-        assert_eq!(agent_name(&"a".repeat(500)).len(), ID_BYTES_MAX);
-    }
-}

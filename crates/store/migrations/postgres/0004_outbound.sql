@@ -6,6 +6,7 @@ CREATE TABLE sends (
     instance BIGINT NOT NULL,
     agent TEXT COLLATE "C" NOT NULL,
     key TEXT COLLATE "C",
+    old_key TEXT COLLATE "C",
     digest BYTEA NOT NULL,
     channel TEXT COLLATE "C" NOT NULL,
     to_kind BIGINT NOT NULL,
@@ -25,8 +26,11 @@ CREATE TABLE sends (
     updated_ms BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX sends_key ON sends (instance, agent, key) WHERE key IS NOT NULL;
-CREATE INDEX sends_live ON sends (deadline_ms) WHERE state < 5 AND deadline_ms IS NOT NULL;
-CREATE INDEX sends_state ON sends (state, no) WHERE state <> 5;
+CREATE INDEX sends_live ON sends (state, channel, handle) WHERE state < 5;
+CREATE INDEX sends_deadline ON sends (deadline_ms) WHERE state < 5 AND deadline_ms IS NOT NULL;
+CREATE INDEX sends_ended ON sends (state, no) WHERE state > 5;
+CREATE INDEX sends_over ON sends (updated_ms) WHERE state > 4 AND body <> '';
+CREATE INDEX sends_about ON sends (about) WHERE about IS NOT NULL;
 
 CREATE TABLE parts (
     send BIGINT NOT NULL,
@@ -44,8 +48,15 @@ CREATE TABLE parts (
     message_id TEXT COLLATE "C",
     PRIMARY KEY (send, part)
 );
-CREATE INDEX parts_due ON parts (channel, state, next_ms) WHERE state IN (2, 3);
-CREATE INDEX parts_lane ON parts (lane, state, send, part) WHERE state IN (1, 2, 3);
+CREATE INDEX parts_due ON parts (channel, next_ms) WHERE state = 2;
+CREATE INDEX parts_attempting ON parts (channel, until_ms) WHERE state = 3;
+CREATE INDEX parts_lane ON parts (lane) WHERE state > 1 AND state < 4;
+CREATE INDEX parts_waiting ON parts (lane, send, part) WHERE state = 1;
+
+CREATE TABLE lanes (
+    lane TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    next_ms BIGINT NOT NULL
+);
 
 CREATE TABLE attempts (
     send BIGINT NOT NULL,
@@ -77,7 +88,7 @@ CREATE TABLE topics (
     answer_via TEXT COLLATE "C",
     answered_ms BIGINT
 );
-CREATE INDEX topics_floor ON topics (floor, state) WHERE state IN (1, 2);
+CREATE INDEX topics_floor ON topics (floor, state) WHERE state < 3;
 
 CREATE TABLE approvals (
     approval_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
@@ -97,6 +108,7 @@ CREATE TABLE consents (
     to_kind BIGINT NOT NULL,
     handle TEXT COLLATE "C" NOT NULL,
     state BIGINT NOT NULL,
+    was BIGINT,
     person BIGINT,
     by_whom TEXT COLLATE "C" NOT NULL,
     at_ms BIGINT NOT NULL,
@@ -119,11 +131,12 @@ CREATE TABLE heard (
     at_ms BIGINT NOT NULL,
     PRIMARY KEY (channel, event_id)
 );
+CREATE INDEX heard_at ON heard (at_ms);
 
 CREATE TABLE limits (
     key TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     taken BYTEA NOT NULL,
-    at_ms BIGINT NOT NULL
+    over_ms BIGINT NOT NULL
 );
 
 CREATE TABLE send_counts (

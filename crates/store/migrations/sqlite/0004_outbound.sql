@@ -8,6 +8,7 @@ CREATE TABLE sends (
     instance    INTEGER NOT NULL,
     agent       TEXT    NOT NULL,
     key         TEXT,              -- NULL: none, or given free again because nothing was sent
+    old_key     TEXT,              -- the key that was given free again
     digest      BLOB    NOT NULL,  -- of what was asked, 32 bytes
     channel     TEXT    NOT NULL,
     to_kind     INTEGER NOT NULL,  -- 1 person, 2 shared channel
@@ -26,9 +27,13 @@ CREATE TABLE sends (
     about       INTEGER,           -- the send that an approval is asked for
     updated_ms  INTEGER NOT NULL
 ) STRICT;
+-- SQLite takes a partial index only where the statement says its condition word for word.
 CREATE UNIQUE INDEX sends_key ON sends (instance, agent, key) WHERE key IS NOT NULL;
-CREATE INDEX sends_live ON sends (deadline_ms) WHERE state < 5 AND deadline_ms IS NOT NULL;
-CREATE INDEX sends_state ON sends (state, no) WHERE state <> 5;
+CREATE INDEX sends_live ON sends (state, channel, handle) WHERE state < 5;
+CREATE INDEX sends_deadline ON sends (deadline_ms) WHERE state < 5 AND deadline_ms IS NOT NULL;
+CREATE INDEX sends_ended ON sends (state, no) WHERE state > 5;
+CREATE INDEX sends_over ON sends (updated_ms) WHERE state > 4 AND body <> '';
+CREATE INDEX sends_about ON sends (about) WHERE about IS NOT NULL;
 
 -- Parts, one row each. A lane is what goes to one target: its first part that is not over is due, the others wait.
 CREATE TABLE parts (
@@ -47,8 +52,16 @@ CREATE TABLE parts (
     message_id TEXT,
     PRIMARY KEY (send, part)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX parts_due ON parts (channel, state, next_ms) WHERE state IN (2, 3);
-CREATE INDEX parts_lane ON parts (lane, state, send, part) WHERE state IN (1, 2, 3);
+CREATE INDEX parts_due ON parts (channel, next_ms) WHERE state = 2;
+CREATE INDEX parts_attempting ON parts (channel, until_ms) WHERE state = 3;
+CREATE INDEX parts_lane ON parts (lane) WHERE state > 1 AND state < 4;
+CREATE INDEX parts_waiting ON parts (lane, send, part) WHERE state = 1;
+
+-- Lanes whose next message is to wait although nothing stands in them: the service wants a pause between two.
+CREATE TABLE lanes (
+    lane    TEXT    NOT NULL PRIMARY KEY,
+    next_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- Attempts that have ended.
 CREATE TABLE attempts (
@@ -83,7 +96,7 @@ CREATE TABLE topics (
     answer_via  TEXT,
     answered_ms INTEGER
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX topics_floor ON topics (floor, state) WHERE state IN (1, 2);
+CREATE INDEX topics_floor ON topics (floor, state) WHERE state < 3;
 
 -- Calls that wait for a person's yes.
 CREATE TABLE approvals (
@@ -105,6 +118,7 @@ CREATE TABLE consents (
     to_kind INTEGER NOT NULL,
     handle  TEXT    NOT NULL,
     state   INTEGER NOT NULL,
+    was     INTEGER,               -- before the person said STOP
     person  INTEGER,
     by_whom TEXT    NOT NULL,
     at_ms   INTEGER NOT NULL,
@@ -129,12 +143,13 @@ CREATE TABLE heard (
     at_ms    INTEGER NOT NULL,
     PRIMARY KEY (channel, event_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX heard_at ON heard (at_ms);
 
 -- Rate limits.
 CREATE TABLE limits (
-    key   TEXT    NOT NULL PRIMARY KEY,
-    taken BLOB    NOT NULL,
-    at_ms INTEGER NOT NULL
+    key     TEXT    NOT NULL PRIMARY KEY,
+    taken   BLOB    NOT NULL,
+    over_ms INTEGER NOT NULL       -- nothing of it counts any more
 ) STRICT, WITHOUT ROWID;
 
 -- How many sends are in which state (0: accepted at all); outlives the sends.

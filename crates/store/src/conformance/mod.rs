@@ -12,8 +12,10 @@ pub mod binding;
 pub mod chain;
 #[cfg(all(unix, feature = "postgres"))]
 pub mod cluster;
+pub mod console;
 pub mod credentials;
 pub mod nodes;
+pub mod outbound;
 pub mod presence;
 pub mod questions;
 pub mod reads;
@@ -23,6 +25,12 @@ pub mod retention;
 pub mod rooms;
 
 pub use bench::{Backend, Bench};
+// The suite's lists name a file of it by one word.
+pub use outbound::{
+    accept as outbound_accept, approvals as outbound_approvals, attempts as outbound_attempts,
+    consent as outbound_consent, floor as outbound_floor, hear as outbound_hear, nodes as outbound_nodes,
+    random as outbound_random, reads as outbound_reads, texts as outbound_texts,
+};
 
 /// Makes one test of each function of the suite, for `$backend` (an expression that makes a [`Backend`]) and for its
 /// stores when they are restarted before every batch.
@@ -36,6 +44,10 @@ macro_rules! store_conformance {
                 agents_of_nodes_that_beat_are_spared,
                 a_node_is_told_what_moved,
                 a_beat_keeps_a_lease_and_tells_who_cannot_ring,
+            }
+            outbound_nodes::{
+                nodes_share_the_work,
+                nodes_agree_on_keys_limits_and_floors,
             }
         }
     };
@@ -83,6 +95,16 @@ macro_rules! store_conformance {
                 a_closed_store_takes_no_calls,
                 a_clock_that_goes_back_harms_nothing,
                 the_clock_is_the_stores,
+            }
+            console::{
+                a_link_lets_in_once,
+                links_end_and_are_bounded,
+                a_session_ends_when_unused_and_when_old,
+                a_person_has_so_many_sessions,
+                sessions_end_one_by_one_and_together,
+                a_password_ends_other_sessions,
+                a_password_that_was_changed_lets_nobody_in,
+                entering_is_logged,
             }
             credentials::{
                 instances_are_found_as_they_were_made,
@@ -151,6 +173,99 @@ macro_rules! store_conformance {
                 the_hourly_limit_slides,
                 a_closed_swarm_keeps_its_history_for_a_while,
                 channels_of_two_vaults_are_two,
+            }
+            outbound_accept::{
+                a_key_gets_the_first_answer,
+                a_key_is_its_agents,
+                a_key_for_two_messages_is_refused,
+                two_at_once_send_once,
+                a_key_is_free_again_when_nothing_has_left,
+                a_key_waits_for_the_attempt_under_way,
+                a_retry_takes_the_key_back,
+                an_answer_keeps_the_key,
+                limits_take_all_or_nothing,
+                many_limits_are_all_kept,
+                limits_outlive_restarts,
+                what_cannot_be_accepted_is_refused,
+                it_is_stored_as_it_was_given,
+                the_log_tells_the_story,
+            }
+            outbound_attempts::{
+                a_part_is_claimed_once,
+                an_older_attempt_is_fenced,
+                a_lane_keeps_its_order,
+                what_belongs_together_goes_out_together,
+                a_claim_is_bounded,
+                a_pause_is_kept,
+                a_running_attempt_is_left_alone,
+                a_lost_attempt_is_made_again_under_its_id,
+                what_is_unknown_waits_for_a_person,
+                a_late_word_settles_what_was_unknown,
+                an_end_outlasts_the_attempt_under_way,
+                what_arrived_in_part_says_so,
+                a_shut_gate_attempts_nothing,
+                an_address_that_is_gone_is_suppressed,
+                what_comes_back_has_not_arrived,
+                a_retry_has_its_bounds,
+                a_claim_tells_the_consent_of_now,
+            }
+            outbound_consent::{
+                nobody_is_reached_without_a_yes,
+                each_rule_asks_what_it_says,
+                a_stop_is_the_persons_own,
+                a_start_allows_nobody_anew,
+                a_claimed_stop_counts_and_a_claimed_start_does_not,
+                a_stop_reaches_what_a_retry_brings_back,
+                a_code_pairs_once,
+                a_code_has_its_bounds,
+                a_code_takes_a_stop_back,
+                codes_cannot_be_guessed,
+                codes_are_bounded,
+                a_code_can_be_a_persons,
+            }
+            outbound_floor::{
+                a_person_is_asked_one_thing_at_a_time,
+                the_next_has_the_nearest_deadline,
+                every_end_frees_the_floor,
+                only_who_asked_takes_it_back,
+                the_first_answer_counts,
+                an_answer_after_the_deadline_is_none,
+                a_deadline_waits_for_the_attempt_under_way,
+                an_unknown_question_holds_the_floor_no_longer,
+                expiring_is_bounded,
+            }
+            outbound_approvals::{
+                a_held_send_waits_for_a_yes,
+                the_first_decision_counts,
+                nobody_deciding_is_a_no,
+                a_rule_of_now_stops_what_was_approved,
+                an_approval_ends_with_its_send,
+                a_held_question_takes_no_floor,
+                who_was_asked_decides_in_the_chat,
+                only_who_was_asked_decides,
+            }
+            outbound_hear::{
+                a_stranger_changes_nothing,
+                a_text_is_at_most_an_answer,
+                each_word_changes_what_it_is_for,
+                an_event_counts_once,
+                what_is_ambiguous_does_nothing,
+                codes_and_references_are_for_who_was_asked,
+                a_person_answers_on_every_address,
+                a_notice_asks_nothing,
+            }
+            outbound_reads::{
+                listings_show_what_is_asked_for,
+                the_next_times_are_exact,
+                approvals_are_listed,
+                everything_outlives_a_restart,
+            }
+            outbound_texts::{
+                texts_are_erased,
+                what_is_over_is_forgotten,
+            }
+            outbound_random::{
+                everything_holds_at_every_step,
             }
             $($more)*
         }

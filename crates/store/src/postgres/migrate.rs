@@ -39,6 +39,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0004_outbound.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 5,
+        name: "0005_console.sql",
+        sql: include_str!("../../migrations/postgres/0005_console.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// The newest schema that a list knows.

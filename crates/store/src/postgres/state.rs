@@ -74,6 +74,7 @@ pub(crate) fn load(session: &Session, old: &State, moving: bool) -> Result<(Stat
         device_polls: old.device_polls.clone(),
         ids_swept: old.ids_swept.clone(),
         agents_swept_ms: old.agents_swept_ms,
+        limits_swept_ms: old.limits_swept_ms,
         ..State::default()
     };
     for row in &answers[2].rows {

@@ -4,6 +4,7 @@ use super::read::{Arg, blob, directory, each, int, ints, limit, log, nodes, posi
 use super::value::dialect;
 use super::writer::Job;
 use super::{PostgresStore, index, words};
+use crate::rules;
 use crate::rules::failure::Failure;
 use crate::rules::outbound::reads::{Ask, Query, outbound_reads};
 use crate::rules::value::{Row, Value};
@@ -14,9 +15,10 @@ use futures_util::FutureExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use switchboard_core::console::{LoginRow, SessionRow};
+use switchboard_core::digest::Digest;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::PersonNo;
-use switchboard_core::ids::{EventId, InstanceNo, SEQ_MAX, StreamId, VaultId};
+use switchboard_core::ids::{EventId, InstanceNo, PersonNo, SEQ_MAX, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::limits::NODE_DEAD_MS;
 use switchboard_core::log::{Checkpoint, Record};
@@ -241,6 +243,18 @@ impl Store for PostgresStore {
     fn next_deadline(&self) -> Fut<'_, Option<WallMs>> {
         let sql = "SELECT min(deadline_ms) FROM questions WHERE state = 1";
         Box::pin(async move { Ok(self.first(sql, Vec::new(), |row| row.get(0)).await?.flatten()) })
+    }
+
+    fn console_session(&self, hash: Digest, now_ms: WallMs) -> Fut<'_, Option<SessionRow>> {
+        self.first(rules::SESSION, vec![blob(&hash), int(now_ms)], rules::session_row)
+    }
+
+    fn console_sessions(&self, person: PersonNo, now_ms: WallMs) -> Fut<'_, Vec<SessionRow>> {
+        self.all(rules::SESSIONS, vec![int(person.0), int(now_ms)], rules::session_row)
+    }
+
+    fn console_login(&self, name: String) -> Fut<'_, Option<LoginRow>> {
+        self.first(rules::LOGIN, vec![text(&name)], rules::login_row)
     }
 
     fn is_shared(&self) -> bool {

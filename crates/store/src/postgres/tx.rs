@@ -197,10 +197,6 @@ impl<'t> Tx<'t> {
         Ok(self.session.run(&all)?.split_off(opening))
     }
 
-    fn send_one(&self, step: Step) -> Result<Done, Failure> {
-        Ok(self.send(vec![step])?.pop().unwrap_or_default())
-    }
-
     /// Whether the head is taken for granted, and nobody has compared it.
     pub(crate) fn is_unproven(&self) -> bool {
         self.unlocked.get()
@@ -285,16 +281,20 @@ impl<'t> Tx<'t> {
         steps
     }
 
-    // Writes everything that waits, so that what is read next is there; `sql` is what goes behind it. No rule reads what is
-    // written under the head's lock (notices and positions), which is not to be taken for that.
+    // Writes everything that waits and then runs `sql`, which sees it, in one round trip. No rule reads what is written under the
+    // head's lock (notices and positions), which is not to be taken for that.
+    fn send_behind(&self, sql: &'static str, params: Params<'_>) -> Result<Done, Failure> {
+        self.flush(sql)?;
+        let mut steps = self.take_waiting();
+        steps.push(Step::One(sql, owned(params)));
+        Ok(self.send(steps)?.pop().unwrap_or_default())
+    }
+
+    // What changes notices goes behind everything that waits.
     fn flush(&self, sql: &str) -> Result<(), Failure> {
-        let steps = self.take_waiting();
         if sql.starts_with("DELETE FROM notices") {
-            self.lock_head(steps)?;
-            return self.send(self.take_notices()).map(drop);
-        }
-        if !steps.is_empty() {
-            self.send(steps)?;
+            self.lock_head(self.take_waiting())?;
+            self.send(self.take_notices())?;
         }
         Ok(())
     }

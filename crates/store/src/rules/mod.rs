@@ -6,6 +6,7 @@
 
 mod append;
 mod bind;
+mod console;
 mod credential;
 mod device;
 pub(crate) mod failure;
@@ -27,6 +28,7 @@ pub(crate) mod value;
 mod vault;
 
 pub(crate) use append::create_stream;
+pub(crate) use console::{LOGIN, SESSION, SESSIONS, login_row, session_row};
 pub(crate) use credential::{credential, kind_of_number};
 #[cfg(feature = "postgres")]
 pub(crate) use sweep::due_streams;
@@ -114,6 +116,7 @@ fn dispatch_room(tx: &mut impl Tx, write: &Write) -> Applied {
             receipt::advance_inbox(tx, *instance, agent, positions)
         }
         Write::Outbound(write) => outbound::apply(tx, write),
+        Write::Console(write) => console::apply(tx, write),
         Write::Probe => log::probe(tx),
         Write::Checkpoint(checkpoint) => log::checkpoint(tx, checkpoint),
         Write::Log(entries) => Ok(log::note(tx, entries)),

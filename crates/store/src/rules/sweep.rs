@@ -46,6 +46,16 @@ pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
             tx.at_ms(),
         ),
         (
+            "DELETE FROM console_links WHERE hash IN
+             (SELECT hash FROM console_links WHERE expires_at_ms <= ? LIMIT ?)",
+            tx.at_ms(),
+        ),
+        (
+            "DELETE FROM console_sessions WHERE hash IN
+             (SELECT hash FROM console_sessions WHERE ends_ms <= ? LIMIT ?)",
+            tx.at_ms(),
+        ),
+        (
             "DELETE FROM handoffs WHERE (from_instance, handoff_id) IN
              (SELECT from_instance, handoff_id FROM handoffs WHERE deadline_ms <= ? LIMIT ?)",
             tx.at_ms().saturating_sub(HANDOFF_MS),
@@ -54,6 +64,7 @@ pub(crate) fn sweep(tx: &mut impl Tx, limit: usize) -> Applied {
         room -= tx.run(sql, values![before_ms, sql_limit(room)])?;
     }
     agents(tx, &mut room)?;
+    super::outbound::sweep(tx, &mut room)?;
     tx.sweep_ids(limit, &mut room)?;
     // Last, for whoever changes notices holds what all commits share.
     let sql = "DELETE FROM notices WHERE id IN (SELECT id FROM notices WHERE expires_at_ms <= ? LIMIT ?)";

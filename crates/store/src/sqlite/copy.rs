@@ -70,13 +70,14 @@ pub(crate) const TABLES: &[Table] = &[
     Table { name: "checkpoints", columns: "commit_no, digest, signature" },
     Table {
         name: "sends",
-        columns: "no, send_id, at_ms, instance, agent, key, digest, channel, to_kind, handle, to_text, kind, body, deadline_ms,
+        columns: "no, send_id, at_ms, instance, agent, key, old_key, digest, channel, to_kind, handle, to_text, kind, body, deadline_ms,
                   topic_id, code, state, reason, policy, rule, params, about, updated_ms",
     },
     Table {
         name: "parts",
         columns: "send, part, channel, lane, state, attempt, fails, next_ms, node, began_ms, until_ms, content, message_id",
     },
+    Table { name: "lanes", columns: "lane, next_ms" },
     Table { name: "attempts", columns: "send, part, attempt, began_ms, ended_ms, outcome, reason" },
     Table { name: "wire_ids", columns: "channel, message_id, send" },
     Table {
@@ -87,11 +88,17 @@ pub(crate) const TABLES: &[Table] = &[
         name: "approvals",
         columns: "approval_id, send, rule, state, expires_ms, decided_by, via, decided_ms, signature",
     },
-    Table { name: "consents", columns: "channel, to_kind, handle, state, person, by_whom, at_ms, reason" },
+    Table { name: "consents", columns: "channel, to_kind, handle, state, was, person, by_whom, at_ms, reason" },
     Table { name: "pairings", columns: "code_hash, channel, handle, person, expires_ms, by_whom" },
     Table { name: "heard", columns: "channel, event_id, at_ms" },
-    Table { name: "limits", columns: "key, taken, at_ms" },
+    Table { name: "limits", columns: "key, taken, over_ms" },
     Table { name: "send_counts", columns: "state, n" },
+    Table { name: "console_links", columns: "hash, person, expires_at_ms" },
+    Table { name: "console_passwords", columns: "person, verifier, changed_ms" },
+    Table {
+        name: "console_sessions",
+        columns: "hash, session_id, person, browser, created_ms, seen_ms, ends_ms",
+    },
     // So that fences go on growing.
     Table { name: "leases", columns: "name, holder, fence, until_ms" },
 ];

@@ -46,6 +46,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0004_outbound.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 5,
+        name: "0005_console.sql",
+        sql: include_str!("../../migrations/sqlite/0005_console.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// Why the schema cannot be used.

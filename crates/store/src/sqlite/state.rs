@@ -91,6 +91,8 @@ pub(crate) struct State {
     pub(crate) hashed_ids: bool,
     /// When the directory was last looked through for agents that are long gone.
     pub(crate) agents_swept_ms: i64,
+    /// When rate limits were last looked through for those that are over.
+    pub(crate) limits_swept_ms: i64,
     pub(crate) hub_instance: Option<InstanceNo>,
     pub(crate) owner: Option<PersonNo>,
     pub(crate) commit: u64,

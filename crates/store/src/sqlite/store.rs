@@ -3,7 +3,7 @@
 use super::checkpoint::FRAME_BYTES;
 use super::queue::{Answer, Pending};
 use super::queue::{PushError, Queue};
-use super::read::{directory, log, search, stream};
+use super::read::{console, directory, log, search, stream};
 use super::writer::{self, Job};
 use super::{SqliteStore, backup};
 use crate::rules::outbound::reads::{Ask, Query, outbound_reads};
@@ -12,9 +12,10 @@ use rusqlite::params_from_iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use switchboard_core::console::{LoginRow, SessionRow};
+use switchboard_core::digest::Digest;
 use switchboard_core::event::StoredEvent;
-use switchboard_core::ids::PersonNo;
-use switchboard_core::ids::{EventId, InstanceNo, StreamId, VaultId};
+use switchboard_core::ids::{EventId, InstanceNo, PersonNo, StreamId, VaultId};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::log::{Checkpoint, Record};
 use switchboard_core::outbound::send::{ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, TopicRow};
@@ -178,6 +179,18 @@ impl Store for SqliteStore {
 
     fn outbound(&self) -> &dyn OutboundReads {
         self
+    }
+
+    fn console_session(&self, hash: Digest, now_ms: WallMs) -> Fut<'_, Option<SessionRow>> {
+        self.parts.readers.read(move |conn| console::session(conn, &hash, now_ms))
+    }
+
+    fn console_sessions(&self, person: PersonNo, now_ms: WallMs) -> Fut<'_, Vec<SessionRow>> {
+        self.parts.readers.read(move |conn| console::sessions(conn, person, now_ms))
+    }
+
+    fn console_login(&self, name: String) -> Fut<'_, Option<LoginRow>> {
+        self.parts.readers.read(move |conn| console::login(conn, &name))
     }
 
     fn log(&self, after: u64, limit: usize) -> Fut<'_, Vec<Record>> {

@@ -177,18 +177,18 @@ impl Drop for Running {
 }
 
 /// A running `serve --json` and its data directory.
-struct Hub {
+pub(crate) struct Hub {
     running: Running,
     dir: PathBuf,
     ready: Value,
 }
 
 impl Hub {
-    fn start(dir: &Path) -> Self {
+    pub(crate) fn start(dir: &Path) -> Self {
         Self::start_with(dir, &[])
     }
 
-    fn start_with(dir: &Path, more: &[&str]) -> Self {
+    pub(crate) fn start_with(dir: &Path, more: &[&str]) -> Self {
         let variables: Vec<_> = switchboard_testkit::store::variables(dir).collect();
         let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         Self::start_set(dir, more, &variables)
@@ -215,12 +215,12 @@ impl Hub {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         run(&mut self.command(arguments))
     }
 
     /// The result of a command as JSON.
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         self.run(&arguments).json()
     }

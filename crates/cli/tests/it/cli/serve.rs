@@ -19,6 +19,11 @@ fn the_first_start_makes_everything_and_says_how_to_connect() {
     assert!(url.starts_with("http://127.0.0.1:") && !url.ends_with('/'), "{url}");
     assert_eq!(ready["mcp_url"], format!("{url}/mcp"));
     assert!(ready["token"].as_str().unwrap().starts_with("sbt_"));
+    let console = ready["console_url"].as_str().unwrap();
+    assert!(console.starts_with(&format!("{url}/console/enter#sbl_")), "{console}");
+    let another = hub.json(&["console"]);
+    assert_ne!(another["url"], ready["console_url"], "each link is its own");
+    assert!(another["expires_at"].is_string());
     let status = hub.json(&["status"]);
     assert_eq!(status["org_id"], ready["org_id"]);
     assert_eq!(hub.json(&["vault", "list"])[0]["name"], "main");
@@ -63,7 +68,7 @@ fn a_restart_keeps_everything_and_shows_no_token_again() {
 
     let hub = Hub::start(dir.path());
     assert_eq!(hub.ready["org_id"], org);
-    assert!(hub.ready.get("token").is_none(), "{}", hub.ready);
+    assert!(hub.ready.get("token").is_none() && hub.ready.get("console_url").is_none(), "{}", hub.ready);
     assert_eq!(hub.json(&["inbox"])[0]["gid"], sent["gid"]);
     let again = run(hub.command(&["inbox", "--json"]).env("SWITCHBOARD_TOKEN", &token));
     assert_eq!(again.json()[0]["gid"], sent["gid"], "the first bearer still works");

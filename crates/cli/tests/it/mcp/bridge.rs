@@ -126,7 +126,7 @@ async fn lines_go_to_the_hub_and_back() {
     let hub = TestHub::start().await;
     let mut client = Client::open(&hub.url, &hub.token("ci").await).await;
     let tools = client.request("tools/list", json!({})).await;
-    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 7);
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 10);
     assert_eq!(client.call("bus_send", json!({ "text": "hello" })).await["from"], "ci");
     assert_eq!(client.request("bus/fly", json!({})).await["error"]["code"], -32601);
     client.write("not json").await;

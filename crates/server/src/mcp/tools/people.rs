@@ -28,7 +28,7 @@ pub(in crate::mcp) struct Sent {
     /// Id that the channel's service gave, if it gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
-    /// For conversation_get, when it is a question.
+    /// For `conversation_get`, when it is a question.
     #[serde(skip_serializing_if = "Option::is_none")]
     topic_id: Option<String>,
     /// Whether this very call was made before under its key: nothing was sent again.
@@ -98,6 +98,7 @@ fn told(receipt: &MessageReceipt) -> String {
 /// A question and what came of it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
+#[expect(clippy::struct_field_names, reason = "the contract calls it topic_id")]
 pub(in crate::mcp) struct Topic {
     /// The topic.
     topic_id: String,

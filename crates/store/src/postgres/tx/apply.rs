@@ -46,8 +46,7 @@ impl rules::Tx for Tx<'_> {
 
     fn run(&self, sql: &'static str, params: Params<'_>) -> Result<usize, Failure> {
         self.forget(sql);
-        self.flush(sql)?;
-        let changed = self.send_one(Step::One(sql, owned(params)))?.changed;
+        let changed = self.send_behind(sql, params)?.changed;
         self.changed(changed);
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
@@ -69,8 +68,7 @@ impl rules::Tx for Tx<'_> {
         params: Params<'_>,
         take: &mut dyn FnMut(&dyn Row) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.flush(sql)?;
-        let answer = self.send_one(Step::One(sql, owned(params)))?;
+        let answer = self.send_behind(sql, params)?;
         if !sql.starts_with("SELECT") {
             self.forget(sql);
             self.changed(answer.changed);

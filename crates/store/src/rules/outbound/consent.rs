@@ -1,6 +1,6 @@
 //! Who may be written to: pairing, allowing, stopping.
 
-use super::rows::kind_number;
+use super::rows::{consent_state, kind_number};
 use crate::rules::failure::{Failure, Stop};
 use crate::rules::tx::Tx;
 use crate::rules::value::values;
@@ -23,25 +23,35 @@ pub(super) struct Pairing<'a> {
     pub(super) by: &'a str,
 }
 
+/// What is stored of an address.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    pub(super) state: ConsentState,
+    /// What a START brings back; `None` where nobody had said yes before the STOP.
+    was: Option<ConsentState>,
+    pub(super) person: Option<PersonNo>,
+}
+
 /// The consent of an address, and whose it is.
-pub(super) fn of(
-    tx: &mut impl Tx,
-    channel: &str,
-    kind: u8,
-    handle: &str,
-) -> Result<Option<(ConsentState, Option<PersonNo>)>, Failure> {
-    let sql = "SELECT state, person FROM consents WHERE channel = ? AND to_kind = ? AND handle = ?";
+pub(super) fn of(tx: &mut impl Tx, channel: &str, kind: u8, handle: &str) -> Result<Option<Known>, Failure> {
+    let sql = "SELECT state, was, person FROM consents WHERE channel = ? AND to_kind = ? AND handle = ?";
     tx.one(sql, values![channel, kind, handle], |row| {
-        let state = ConsentState::from_number(row.get(0)?);
-        let state = state.ok_or_else(|| Failure::Inconsistent("an unknown consent".into()))?;
-        Ok((state, row.get::<Option<u32>>(1)?.map(PersonNo)))
+        Ok(Known {
+            state: consent_state(row.get(0)?)?,
+            was: row.get::<Option<u8>>(1)?.map(consent_state).transpose()?,
+            person: row.get::<Option<u32>>(2)?.map(PersonNo),
+        })
     })
 }
 
 /// The person of a display name, compared without regard to case.
 pub(super) fn person_named(tx: &mut impl Tx, name: &str) -> Result<Option<PersonNo>, Failure> {
+    let sql = "SELECT id FROM persons WHERE name = ?";
+    if let Some(person) = tx.one(sql, values![name], |row| row.get(0).map(PersonNo))? {
+        return Ok(Some(person));
+    }
     let wanted = name.trim().to_lowercase();
-    let people = tx.all("SELECT id, name FROM persons", values![], |row| {
+    let people = tx.all("SELECT id, name FROM persons ORDER BY id", values![], |row| {
         Ok((PersonNo(row.get(0)?), row.get::<String>(1)?))
     })?;
     Ok(people.into_iter().find(|(_, name)| name.trim().to_lowercase() == wanted).map(|(person, _)| person))
@@ -87,8 +97,15 @@ pub(super) fn redeem(
         return Ok(false);
     }
     tx.run("DELETE FROM pairings WHERE code_hash = ?", values![code])?;
+    let known = of(tx, channel, 1, handle)?;
+    let person = person.or(known.and_then(|known| known.person));
     let by = format!("{channel}:code");
-    put(tx, (channel, 1, handle), ConsentState::Paired, person, &by, None)?;
+    put(
+        tx,
+        (channel, 1, handle),
+        known,
+        &Change { to: ConsentState::Paired, person, by: &by, reason: None },
+    )?;
     Ok(true)
 }
 
@@ -107,7 +124,7 @@ pub(super) fn set(
         return Err(Refusal::NotFound.into());
     }
     // An operator does not speak for a person who said STOP: that person alone takes it back.
-    if state == ConsentState::Allowed && known.is_some_and(|(known, _)| known == ConsentState::Stopped) {
+    if state == ConsentState::Allowed && known.is_some_and(|known| known.state == ConsentState::Stopped) {
         return Err(Refusal::NoConsent(ConsentState::Stopped.consent()).into());
     }
     if let Some(person) = person {
@@ -115,27 +132,65 @@ pub(super) fn set(
             tx.one("SELECT 1 FROM persons WHERE id = ?", values![person.0], |_| Ok(()))?,
         )?;
     }
-    let person = person.or(known.and_then(|(_, person)| person));
-    put(tx, (channel, kind, &to.handle), state, person, by, None)?;
+    let person = person.or(known.and_then(|known| known.person));
+    put(tx, (channel, kind, &to.handle), known, &Change { to: state, person, by, reason: None })?;
     Ok(OutboundOutcome::Done)
 }
 
-/// Writes the consent of an address.
+/// A change of the consent of an address.
+pub(super) struct Change<'a> {
+    pub(super) to: ConsentState,
+    pub(super) person: Option<PersonNo>,
+    pub(super) by: &'a str,
+    pub(super) reason: Option<&'a str>,
+}
+
+/// Writes the consent of an address. A STOP outlasts everything but the person's own word: what an operator or a service says
+/// meanwhile counts once it is taken back.
 pub(super) fn put(
     tx: &mut impl Tx,
     (channel, kind, handle): (&str, u8, &str),
-    state: ConsentState,
-    person: Option<PersonNo>,
-    by: &str,
-    reason: Option<&str>,
+    known: Option<Known>,
+    change: &Change<'_>,
 ) -> Result<(), Failure> {
-    let sql = "INSERT INTO consents (channel, to_kind, handle, state, person, by_whom, at_ms, reason)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-               ON CONFLICT (channel, to_kind, handle) DO UPDATE SET state = excluded.state, person = excluded.person,
-                   by_whom = excluded.by_whom, at_ms = excluded.at_ms, reason = excluded.reason";
-    let person = person.map(|person| person.0);
-    tx.run(sql, values![channel, kind, handle, state as u8, person, by, tx.at_ms(), reason])?;
-    let to = framed("switchboard.address.v1", &[channel.as_bytes(), handle.as_bytes()]);
-    tx.admit("pair.consent", None, format!("{channel} {} to={} by={by}", state.as_str(), hex(&to[..8])));
+    use ConsentState::{Revoked, Stopped, Suppressed};
+    let before = known.map(|known| known.state);
+    let (state, was) = match (before, change.to) {
+        (Some(Stopped), Suppressed | Revoked) => (Stopped, Some(change.to)),
+        (Some(Stopped), Stopped) => (Stopped, known.and_then(|known| known.was)),
+        (before, Stopped) => (Stopped, before),
+        (_, to) => (to, None),
+    };
+    let sql = "INSERT INTO consents (channel, to_kind, handle, state, was, person, by_whom, at_ms, reason)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+               ON CONFLICT (channel, to_kind, handle) DO UPDATE SET state = excluded.state, was = excluded.was,
+                   person = excluded.person, by_whom = excluded.by_whom, at_ms = excluded.at_ms, reason = excluded.reason";
+    let (person, was) = (change.person.map(|person| person.0), was.map(|was| was as u8));
+    tx.run(
+        sql,
+        values![channel, kind, handle, state as u8, was, person, change.by, tx.at_ms(), change.reason],
+    )?;
+    note(tx, channel, handle, (change.to.as_str(), change.by));
     Ok(())
+}
+
+/// A person takes a STOP back: what was before it is again. An address that nobody had allowed or paired is not allowed by that.
+pub(super) fn start(tx: &mut impl Tx, (channel, handle): (&str, &str), known: Known) -> Result<(), Failure> {
+    if let Some(to) = known.was {
+        let change = Change { to, person: known.person, by: channel, reason: Some("the person said START") };
+        return put(tx, (channel, 1, handle), Some(Known { state: to, ..known }), &change);
+    }
+    let sql = "DELETE FROM consents WHERE channel = ? AND to_kind = 1 AND handle = ?";
+    tx.run(sql, values![channel, handle])?;
+    note(tx, channel, handle, ("forgotten", channel));
+    Ok(())
+}
+
+fn note(tx: &mut impl Tx, channel: &str, handle: &str, (what, by): (&str, &str)) {
+    tx.admit("pair.consent", None, format!("{channel} {what} to={} by={by}", shown(channel, handle)));
+}
+
+/// An address as the log shows it: a digest.
+pub(super) fn shown(channel: &str, handle: &str) -> String {
+    hex(&framed("switchboard.address.v1", &[channel.as_bytes(), handle.as_bytes()])[..8])
 }

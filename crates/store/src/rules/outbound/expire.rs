@@ -8,23 +8,27 @@ use crate::rules::value::values;
 use switchboard_core::outbound::send::{ApprovalState, SendState, TopicState};
 use switchboard_core::outbound::write::{OutboundOutcome, Touched};
 
+pub(super) const OVER: &str = "SELECT s.no FROM sends s WHERE s.state < 5 AND s.deadline_ms <= ?
+    AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 3) ORDER BY s.deadline_ms LIMIT ?";
+pub(super) const UNKNOWN_OVER: &str =
+    "SELECT t.topic_id, s.send_id FROM sends s JOIN topics t ON t.topic_id = s.topic_id
+    WHERE s.state = 10 AND s.state > 5 AND t.state < 3 AND t.deadline_ms <= ? LIMIT ?";
+
 /// Ends them, at most `limit` of each kind.
 pub(super) fn expire(tx: &mut impl Tx, limit: usize) -> Result<OutboundOutcome, Failure> {
     let mut ended = Vec::new();
     let now = tx.at_ms();
     // What is being attempted is left to its end: whether it arrived is then known.
-    let sql = "SELECT s.no FROM sends s WHERE s.state < 5 AND s.deadline_ms <= ?
-               AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 3) ORDER BY s.deadline_ms LIMIT ?";
-    let due = tx.all(sql, values![now, sql_limit(limit)], |row| row.get(0))?;
+    let due = tx.all(OVER, values![now, sql_limit(limit)], |row| row.get(0))?;
     end_all(tx, &due, SendState::Expired, "its deadline passed", &mut ended)?;
     let sql = "SELECT send FROM approvals WHERE state = 1 AND expires_ms <= ? ORDER BY expires_ms LIMIT ?";
     let due: Vec<i64> = tx.all(sql, values![now, sql_limit(limit)], |row| row.get(0))?;
     for send in &due {
-        let sql = "UPDATE approvals SET state = ? WHERE send = ?";
-        tx.run(sql, values![ApprovalState::Expired as u8, send])?;
+        let sql = "UPDATE approvals SET state = ? WHERE send = ? AND state = 1";
+        tx.later(sql, values![ApprovalState::Expired as u8, send])?;
     }
     end_all(tx, &due, SendState::Refused, "nobody approved it in time", &mut ended)?;
-    close_topics(tx, limit)?;
+    close_topics(tx, limit, &mut ended)?;
     Ok(OutboundOutcome::Expired(ended))
 }
 
@@ -46,17 +50,16 @@ fn end_all(
 }
 
 // A question of which nobody knows whether it arrived holds the floor no longer than any other.
-fn close_topics(tx: &mut impl Tx, limit: usize) -> Result<(), Failure> {
-    let sql = "SELECT t.topic_id FROM topics t JOIN sends s ON s.no = t.send
-               WHERE t.state IN (1, 2) AND t.deadline_ms <= ? AND s.state = ? LIMIT ?";
-    let over = tx.all(sql, values![tx.at_ms(), SendState::Unknown as u8, sql_limit(limit)], |row| {
-        row.get::<String>(0)
+fn close_topics(tx: &mut impl Tx, limit: usize, ended: &mut Vec<Touched>) -> Result<(), Failure> {
+    let over = tx.all(UNKNOWN_OVER, values![tx.at_ms(), sql_limit(limit)], |row| {
+        Ok((row.get::<String>(0)?, row.get::<String>(1)?))
     })?;
-    for topic in over {
+    for (topic, send_id) in over {
         let sql = "UPDATE topics SET state = ? WHERE topic_id = ?";
-        tx.run(sql, values![TopicState::Expired as u8, topic])?;
-        tx.admit("outbound.expired", None, topic.clone());
+        tx.later(sql, values![TopicState::Expired as u8, topic])?;
+        tx.admit("outbound.expired", None, format!("{topic} {send_id}"));
         state::next_on_floor(tx, &topic)?;
+        ended.push(Touched { send_id, topic_id: Some(topic), state: SendState::Unknown });
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What people say. It can answer, decide, pair, stop and start; there is nothing else it could do.
 
-use super::topic::{self, Pending};
-use super::{Head, consent, head, state};
+use super::topic::{self, Pending, Who};
+use super::{Head, consent, head, head_columns, head_of, state};
 use crate::rules::failure::Failure;
 use crate::rules::tx::Tx;
 use crate::rules::value::values;
@@ -9,7 +9,7 @@ use switchboard_core::digest::sha256;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::outbound::limit::{Rate, Window};
 use switchboard_core::outbound::reply::{CODE_LEN, Said, typed_code};
-use switchboard_core::outbound::send::{ApprovalState, ConsentState, SendState, TopicState, floor_of};
+use switchboard_core::outbound::send::{ConsentState, SendState, floor_of};
 use switchboard_core::outbound::write::{Heard, HeardOutcome, OutboundOutcome};
 use switchboard_core::time::MINUTE_MS;
 
@@ -18,20 +18,35 @@ const WRONG_CODES: Rate = Rate { max: 5, interval_ms: 10 * MINUTE_MS };
 /// Sends to one address that a STOP ends in one transaction; the gate stops the rest.
 const STOP_AT_ONCE: i64 = 1000;
 
+/// References of one message that are looked at, the nearest first.
+const REFERENCES_MAX: usize = 50;
+
+pub(super) const LIVE_TO: &str = "SELECT no FROM sends
+    WHERE state IN (1, 2, 3, 4) AND state < 5 AND channel = ? AND to_kind = 1 AND handle = ? ORDER BY no LIMIT ?";
+// Said this way, SQLite begins with the approvals that wait.
+pub(super) const ASKED: &str = "SELECT m.about, m.code FROM approvals a CROSS JOIN sends m
+    WHERE m.about = a.send AND a.state = 1 AND a.expires_ms > ? AND m.about IS NOT NULL AND m.kind = 3 AND m.channel = ? AND m.to_kind = 1 AND m.handle = ?
+    ORDER BY m.no LIMIT 20";
+pub(super) const OPEN: &str = "SELECT t.topic_id, s.code FROM topics t JOIN sends s ON s.no = t.send
+    WHERE t.floor IN (?, ?) AND t.state = 2 AND t.state < 3 ORDER BY t.send";
+
 /// Who speaks, and what is known of them.
 struct Speaker<'a> {
     heard: &'a Heard,
-    state: Option<ConsentState>,
-    person: Option<PersonNo>,
+    known: Option<consent::Known>,
 }
 
 impl Speaker<'_> {
     fn may_speak(&self) -> bool {
-        self.heard.verified && self.state.is_some_and(|state| state.consent().is_given())
+        self.heard.verified && self.known.is_some_and(|known| known.state.consent().is_given())
     }
 
-    fn by(&self) -> (&str, &str) {
-        (&self.heard.from.handle, &self.heard.channel)
+    fn person(&self) -> Option<PersonNo> {
+        self.known.and_then(|known| known.person)
+    }
+
+    fn who(&self) -> Who<'_> {
+        Who { by: &self.heard.from.handle, via: &self.heard.channel, is_address: true }
     }
 }
 
@@ -41,8 +56,7 @@ pub(super) fn hear(tx: &mut impl Tx, heard: &Heard) -> Result<OutboundOutcome, F
         return Ok(OutboundOutcome::Heard(HeardOutcome::Repeat));
     }
     let known = consent::of(tx, &heard.channel, 1, &heard.from.handle)?;
-    let speaker =
-        Speaker { heard, state: known.map(|(state, _)| state), person: known.and_then(|(_, person)| person) };
+    let speaker = Speaker { heard, known };
     let outcome = match &heard.said {
         Said::Stop => stop(tx, &speaker)?,
         Said::Start => start(tx, &speaker)?,
@@ -63,23 +77,21 @@ fn first_time(tx: &mut impl Tx, channel: &str, event_id: &str) -> Result<bool, F
 // A STOP counts even when nobody vouches for who says it: the harm of a forged one is silence, and it can be undone.
 fn stop(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure> {
     let heard = speaker.heard;
-    if speaker.state.is_none() && !heard.verified {
+    if speaker.known.is_none() && !heard.verified {
         return Ok(HeardOutcome::Stranger);
     }
-    if speaker.state != Some(ConsentState::Stopped) {
+    if speaker.known.is_none_or(|known| known.state != ConsentState::Stopped) {
         let key = (heard.channel.as_str(), 1, heard.from.handle.as_str());
-        consent::put(
-            tx,
-            key,
-            ConsentState::Stopped,
-            speaker.person,
-            &heard.channel,
-            Some("the person said STOP"),
-        )?;
+        let change = consent::Change {
+            to: ConsentState::Stopped,
+            person: speaker.person(),
+            by: &heard.channel,
+            reason: Some("the person said STOP"),
+        };
+        consent::put(tx, key, speaker.known, &change)?;
     }
-    let sql = "SELECT no FROM sends WHERE state < 5 AND channel = ? AND to_kind = 1 AND handle = ? ORDER BY no LIMIT ?";
     let live =
-        tx.all(sql, values![heard.channel, heard.from.handle, STOP_AT_ONCE], |row| row.get::<i64>(0))?;
+        tx.all(LIVE_TO, values![heard.channel, heard.from.handle, STOP_AT_ONCE], |row| row.get::<i64>(0))?;
     for no in live {
         let Some(mut send) = head(tx, no)? else { continue };
         // Another one's end may have ended or opened it meanwhile.
@@ -92,19 +104,9 @@ fn stop(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure
 
 fn start(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure> {
     let heard = speaker.heard;
-    if !heard.verified || speaker.state.is_none() {
-        return Ok(HeardOutcome::Stranger);
-    }
-    if speaker.state == Some(ConsentState::Stopped) {
-        let key = (heard.channel.as_str(), 1, heard.from.handle.as_str());
-        consent::put(
-            tx,
-            key,
-            ConsentState::Paired,
-            speaker.person,
-            &heard.channel,
-            Some("the person said START"),
-        )?;
+    let Some(known) = speaker.known.filter(|_| heard.verified) else { return Ok(HeardOutcome::Stranger) };
+    if known.state == ConsentState::Stopped {
+        consent::start(tx, (&heard.channel, &heard.from.handle), known)?;
     }
     Ok(HeardOutcome::Started)
 }
@@ -125,57 +127,79 @@ fn pair(tx: &mut impl Tx, speaker: &Speaker<'_>, code: &str) -> Result<HeardOutc
     if consent::redeem(tx, channel, handle, &sha256(code.as_bytes()))? {
         return Ok(HeardOutcome::Paired);
     }
-    let sql = "INSERT INTO limits (key, taken, at_ms) VALUES (?, ?, ?)
-               ON CONFLICT (key) DO UPDATE SET taken = excluded.taken, at_ms = excluded.at_ms";
-    tx.run(sql, values![key, window.encode(), tx.at_ms()])?;
+    let over_ms = window.over_ms(WRONG_CODES);
+    super::submit::put_limit(tx, &key, &window, over_ms)?;
     Ok(HeardOutcome::BadCode)
 }
 
-// What a message refers to: the nearest of our own messages to this very address, or the one of this code.
-fn referred(tx: &mut impl Tx, speaker: &Speaker<'_>, code: Option<&str>) -> Result<Option<Head>, Failure> {
-    let heard = speaker.heard;
-    for message_id in heard.references.iter().rev() {
-        let sql = "SELECT send FROM wire_ids WHERE channel = ? AND message_id = ?";
-        let found = tx.one(sql, values![heard.channel, message_id], |row| row.get::<i64>(0))?;
-        if let Some(send) = found.map(|no| head(tx, no)).transpose()?.flatten()
-            && is_theirs(tx, speaker, &send)?
-        {
-            return Ok(Some(send));
-        }
-    }
-    let Some(code) = code.and_then(|code| typed_code(code, CODE_LEN)) else { return Ok(None) };
-    let found = tx.one("SELECT no FROM sends WHERE code = ?", values![code], |row| row.get::<i64>(0))?;
-    let Some(send) = found.map(|no| head(tx, no)).transpose()?.flatten() else { return Ok(None) };
-    Ok(is_theirs(tx, speaker, &send)?.then_some(send))
+/// What a message refers to.
+enum Referred {
+    /// One of our messages, to this very address or to another one of the same person.
+    To(Head),
+    /// A message of ours to somebody else, or a code that is nobody's or not theirs.
+    NotTheirs,
+    /// Nothing that we know.
+    Nothing,
 }
 
-// Only who was asked may answer: this address, or another one of the same person.
+// The nearest of the messages it answers, or the one of its code.
+fn referred(tx: &mut impl Tx, speaker: &Speaker<'_>, code: Option<&str>) -> Result<Referred, Failure> {
+    let heard = speaker.heard;
+    let mut others = false;
+    for message_id in heard.references.iter().rev().take(REFERENCES_MAX) {
+        let sql = concat!(
+            "SELECT ",
+            head_columns!(),
+            " FROM wire_ids w JOIN sends s ON s.no = w.send WHERE w.channel = ? AND w.message_id = ?"
+        );
+        let Some(send) = tx.one(sql, values![heard.channel, message_id], head_of)? else { continue };
+        if is_theirs(tx, speaker, &send)? {
+            return Ok(Referred::To(send));
+        }
+        others = true;
+    }
+    if let Some(code) = code {
+        let Some(code) = typed_code(code, CODE_LEN) else { return Ok(Referred::NotTheirs) };
+        let sql = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.code = ?");
+        return Ok(match tx.one(sql, values![code], head_of)? {
+            Some(send) if is_theirs(tx, speaker, &send)? => Referred::To(send),
+            _ => Referred::NotTheirs,
+        });
+    }
+    Ok(if others { Referred::NotTheirs } else { Referred::Nothing })
+}
+
+// Only who was asked may answer: this address, or another way to the same person.
 fn is_theirs(tx: &mut impl Tx, speaker: &Speaker<'_>, send: &Head) -> Result<bool, Failure> {
     let heard = speaker.heard;
     if send.channel == heard.channel && send.handle == heard.from.handle && send.to_kind == 1 {
         return Ok(true);
     }
-    let Some(person) = speaker.person else { return Ok(false) };
+    let Some(person) = speaker.person() else { return Ok(false) };
+    if let Some(topic) = &send.topic_id {
+        let sql = "SELECT 1 FROM topics WHERE topic_id = ? AND floor = ?";
+        let floor = floor_of(Some(person), &heard.channel, &heard.from);
+        return Ok(tx.one(sql, values![topic, floor], |_| Ok(()))?.is_some());
+    }
     let other = consent::of(tx, &send.channel, send.to_kind, &send.handle)?;
-    Ok(other.is_some_and(|(_, other)| other == Some(person)))
+    Ok(other.is_some_and(|other| other.person == Some(person)))
 }
 
 // Approvals that this address was asked for and that nobody has decided.
 fn asked_approvals(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<Vec<(i64, String)>, Failure> {
-    let sql = "SELECT m.about, m.code FROM sends m JOIN approvals a ON a.send = m.about
-               WHERE m.kind = 3 AND a.state = ? AND a.expires_ms > ? AND m.channel = ? AND m.to_kind = 1 AND m.handle = ?
-               ORDER BY m.no LIMIT 20";
     let heard = speaker.heard;
-    let pending = ApprovalState::Pending as u8;
-    tx.all(sql, values![pending, tx.at_ms(), heard.channel, heard.from.handle], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })
+    tx.all(ASKED, values![tx.at_ms(), heard.channel, heard.from.handle], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-fn open_topic(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<Option<(String, String)>, Failure> {
-    let floor = floor_of(speaker.person, &speaker.heard.channel, &speaker.heard.from);
-    let sql = "SELECT t.topic_id, s.code FROM topics t JOIN sends s ON s.no = t.send WHERE t.floor = ? AND t.state = ?";
-    tx.one(sql, values![floor, TopicState::Open as u8], |row| Ok((row.get(0)?, row.get(1)?)))
+// Questions that have the floor: the person's, and that of the single address, which may have been asked before it was known
+// whose it is.
+fn open_topics(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<Vec<(String, String)>, Failure> {
+    let heard = speaker.heard;
+    let (floor, single) = (
+        floor_of(speaker.person(), &heard.channel, &heard.from),
+        floor_of(None, &heard.channel, &heard.from),
+    );
+    tx.all(OPEN, values![floor, single], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 fn decide(
@@ -184,27 +208,27 @@ fn decide(
     approve: bool,
     code: Option<&str>,
 ) -> Result<HeardOutcome, Failure> {
-    if let Some(send) = referred(tx, speaker, code)? {
-        if let Some(approval) = approval_behind(tx, &send)? {
-            return topic::decide(tx, &approval, approve, speaker.by(), &speaker.heard.sign);
+    let word = if approve { "approve" } else { "deny" };
+    match referred(tx, speaker, code)? {
+        Referred::To(send) => {
+            if let Some(approval) = approval_behind(tx, &send)? {
+                return topic::decide(tx, &approval, approve, speaker.who(), &speaker.heard.sign);
+            }
+            return answer_to(tx, speaker, &send, word);
         }
-        if send.topic_id.is_some() {
-            return answer_to(tx, speaker, &send, if approve { "approve" } else { "deny" });
-        }
-    }
-    if code.is_some() {
-        return Ok(HeardOutcome::NothingOpen);
+        Referred::NotTheirs => return Ok(HeardOutcome::NothingOpen),
+        Referred::Nothing => {}
     }
     let asked = asked_approvals(tx, speaker)?;
-    let question = open_topic(tx, speaker)?;
-    match (asked.as_slice(), question) {
-        ([], None) => Ok(HeardOutcome::NothingOpen),
-        ([], Some((topic, _))) => answer_topic(tx, speaker, &topic, if approve { "approve" } else { "deny" }),
-        ([(held, _)], None) => match topic::approval_of(tx, *held)? {
-            Some(approval) => topic::decide(tx, &approval, approve, speaker.by(), &speaker.heard.sign),
+    let questions = open_topics(tx, speaker)?;
+    match (asked.as_slice(), questions.as_slice()) {
+        ([], [(topic, _)]) => answer_topic(tx, speaker, topic, word),
+        ([(held, _)], []) => match topic::approval_of(tx, *held)? {
+            Some(approval) => topic::decide(tx, &approval, approve, speaker.who(), &speaker.heard.sign),
             None => Ok(HeardOutcome::NothingOpen),
         },
-        (asked, question) => Ok(ambiguous(asked, question)),
+        ([], []) => Ok(HeardOutcome::NothingOpen),
+        (asked, questions) => Ok(ambiguous(asked, questions)),
     }
 }
 
@@ -216,9 +240,10 @@ fn approval_behind(tx: &mut impl Tx, send: &Head) -> Result<Option<Pending>, Fai
     }
 }
 
-fn ambiguous(asked: &[(i64, String)], question: Option<(String, String)>) -> HeardOutcome {
+fn ambiguous(asked: &[(i64, String)], questions: &[(String, String)]) -> HeardOutcome {
     let approvals = asked.iter().map(|(_, code)| (code.clone(), "approval"));
-    HeardOutcome::Ambiguous { codes: approvals.chain(question.map(|(_, code)| (code, "question"))).collect() }
+    let questions = questions.iter().map(|(_, code)| (code.clone(), "question"));
+    HeardOutcome::Ambiguous { codes: approvals.chain(questions).collect() }
 }
 
 fn answer(
@@ -227,17 +252,17 @@ fn answer(
     code: Option<&str>,
     text: &str,
 ) -> Result<HeardOutcome, Failure> {
-    if let Some(send) = referred(tx, speaker, code)? {
-        return answer_to(tx, speaker, &send, text);
-    }
-    if code.is_some() {
-        return Ok(HeardOutcome::NothingOpen);
+    match referred(tx, speaker, code)? {
+        Referred::To(send) => return answer_to(tx, speaker, &send, text),
+        Referred::NotTheirs => return Ok(HeardOutcome::NothingOpen),
+        Referred::Nothing => {}
     }
     let asked = asked_approvals(tx, speaker)?;
-    match (asked.as_slice(), open_topic(tx, speaker)?) {
-        ([], Some((topic, _))) => answer_topic(tx, speaker, &topic, text),
-        ([], None) => Ok(HeardOutcome::NothingOpen),
-        (asked, question) => Ok(ambiguous(asked, question)),
+    let questions = open_topics(tx, speaker)?;
+    match (asked.as_slice(), questions.as_slice()) {
+        ([], [(topic, _)]) => answer_topic(tx, speaker, topic, text),
+        ([], []) => Ok(HeardOutcome::NothingOpen),
+        (asked, questions) => Ok(ambiguous(asked, questions)),
     }
 }
 
@@ -261,7 +286,7 @@ fn answer_topic(
     text: &str,
 ) -> Result<HeardOutcome, Failure> {
     match topic::topic_row(tx, topic_id)? {
-        Some(topic) => topic::answer(tx, &topic, speaker.by(), text),
+        Some(topic) => topic::answer(tx, &topic, speaker.who(), text),
         None => Ok(HeardOutcome::NothingOpen),
     }
 }
@@ -277,20 +302,28 @@ pub(super) fn bounced(
     if !first_time(tx, channel, event_id)? {
         return Ok(OutboundOutcome::Heard(HeardOutcome::Repeat));
     }
-    let sql = "SELECT send FROM wire_ids WHERE channel = ? AND message_id = ?";
-    let found = tx.one(sql, values![channel, message_id], |row| row.get::<i64>(0))?;
-    let Some(mut send) = found.map(|no| head(tx, no)).transpose()?.flatten() else {
+    let sql = concat!(
+        "SELECT ",
+        head_columns!(),
+        " FROM wire_ids w JOIN sends s ON s.no = w.send WHERE w.channel = ? AND w.message_id = ?"
+    );
+    let Some(mut send) = tx.one(sql, values![channel, message_id], head_of)? else {
         return Ok(OutboundOutcome::Heard(HeardOutcome::Bounced(None)));
     };
     let reason = format!("it came back: {reason}");
     if permanent {
-        let person = consent::of(tx, channel, send.to_kind, &send.handle)?.and_then(|(_, person)| person);
+        let known = consent::of(tx, channel, send.to_kind, &send.handle)?;
+        let person = known.and_then(|known| known.person);
         let key = (channel, send.to_kind, send.handle.as_str());
-        consent::put(tx, key, ConsentState::Suppressed, person, "hub", Some(&reason))?;
+        let to = ConsentState::Suppressed;
+        consent::put(tx, key, known, &consent::Change { to, person, by: "hub", reason: Some(&reason) })?;
     }
     let now = super::rows::send_state(send.state)?;
     if matches!(now, SendState::Sending | SendState::Open | SendState::Delivered | SendState::Unknown) {
         state::end(tx, &mut send, SendState::Dead, &reason)?;
+        // Whoever has it tried again means this part.
+        let sql = "UPDATE parts SET state = 5 WHERE send = ? AND message_id = ? AND state = 4";
+        tx.later(sql, values![send.no, message_id])?;
     }
     let touched = send.touched(super::rows::send_state(send.state)?);
     Ok(OutboundOutcome::Heard(HeardOutcome::Bounced(Some(touched))))

@@ -4,7 +4,7 @@ use super::Head;
 use crate::rules::failure::Failure;
 use crate::rules::tx::Tx;
 use crate::rules::value::values;
-use switchboard_core::outbound::send::{PartState, lane_of};
+use switchboard_core::outbound::send::lane_of;
 use switchboard_core::port::channel::{Address, AddressKind};
 use switchboard_core::time::WallMs;
 
@@ -14,22 +14,33 @@ pub(super) fn of(send: &Head) -> String {
     lane_of(&send.channel, &Address { kind, handle: send.handle.clone() })
 }
 
-/// Whether anything stands in the lane.
-pub(super) fn is_empty(tx: &mut impl Tx, lane: &str) -> Result<bool, Failure> {
-    let sql = "SELECT 1 FROM parts WHERE lane = ? AND state IN (1, 2, 3) LIMIT 1";
-    Ok(tx.one(sql, values![lane], |_| Ok(()))?.is_none())
+/// The next message of the lane leaves then at the earliest, also if it is yet to be accepted.
+pub(super) fn pause(tx: &mut impl Tx, lane: &str, until_ms: WallMs) -> Result<(), Failure> {
+    let sql = "INSERT INTO lanes (lane, next_ms) VALUES (?, ?) ON CONFLICT (lane) DO UPDATE SET next_ms = excluded.next_ms";
+    tx.later(sql, values![lane, until_ms])
 }
+
+/// A part that waits becomes due.
+pub(super) fn due(tx: &mut impl Tx, (send, part): (i64, u32), next_ms: WallMs) -> Result<(), Failure> {
+    let sql = "UPDATE parts SET state = 2, next_ms = ? WHERE send = ? AND part = ?";
+    tx.later(sql, values![next_ms, send, part])
+}
+
+/// The first part of the lane that waits.
+pub(super) const WAITING: &str =
+    "SELECT send, part, (SELECT next_ms FROM lanes l WHERE l.lane = p.lane) FROM parts p
+    WHERE lane = ? AND state = 1 ORDER BY send, part LIMIT 1";
+/// Whether something of the lane is due or on its way.
+pub(super) const BUSY: &str = "SELECT 1 FROM parts WHERE lane = ? AND state > 1 AND state < 4 LIMIT 1";
 
 /// The first part of the lane that waits becomes due, not before `not_before`, unless one is on its way.
 pub(super) fn promote(tx: &mut impl Tx, lane: &str, not_before: Option<WallMs>) -> Result<(), Failure> {
-    let sql = "SELECT 1 FROM parts WHERE lane = ? AND state IN (2, 3) LIMIT 1";
-    if tx.one(sql, values![lane], |_| Ok(()))?.is_some() {
+    let first = tx
+        .one(WAITING, values![lane], |row| Ok(((row.get(0)?, row.get(1)?), row.get::<Option<WallMs>>(2)?)))?;
+    let Some((first, pause_ms)) = first else { return Ok(()) };
+    if tx.one(BUSY, values![lane], |_| Ok(()))?.is_some() {
         return Ok(());
     }
-    let sql = "SELECT send, part FROM parts WHERE lane = ? AND state = 1 ORDER BY send, part LIMIT 1";
-    let first = tx.one(sql, values![lane], |row| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?)))?;
-    let Some((send, part)) = first else { return Ok(()) };
-    let next_ms = not_before.unwrap_or(0).max(tx.at_ms());
-    let sql = "UPDATE parts SET state = ?, next_ms = ? WHERE send = ? AND part = ?";
-    tx.later(sql, values![PartState::Due as u8, next_ms, send, part])
+    let next_ms = not_before.or(pause_ms).unwrap_or(0).max(tx.at_ms());
+    due(tx, first, next_ms)
 }

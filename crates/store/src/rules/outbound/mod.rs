@@ -5,11 +5,16 @@ mod consent;
 mod expire;
 mod hear;
 mod lane;
+#[cfg(test)]
+mod plans;
 pub(crate) mod reads;
 pub(crate) mod rows;
 mod state;
 mod submit;
+mod sweep;
 mod topic;
+
+pub(super) use sweep::sweep;
 
 use super::failure::{Applied, Failure};
 use super::tx::Tx;
@@ -35,11 +40,11 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
             hear::bounced(tx, (channel, event_id), message_id, *permanent, reason)?
         }
         OutboundWrite::Answer { topic_id, by, via, text } => {
-            OutboundOutcome::Heard(topic::answer_known(tx, topic_id, (by, via), text)?)
+            OutboundOutcome::Heard(topic::answer_known(tx, topic_id, topic::Who::known(by, via), text)?)
         }
-        OutboundWrite::Decide { approval_id, approve, by, via, sign } => {
-            OutboundOutcome::Heard(topic::decide_known(tx, approval_id, *approve, (by, via), sign)?)
-        }
+        OutboundWrite::Decide { approval_id, approve, by, via, sign } => OutboundOutcome::Heard(
+            topic::decide_known(tx, approval_id, *approve, topic::Who::known(by, via), sign)?,
+        ),
         OutboundWrite::Release { send, forbidden_by } => topic::release(tx, *send, forbidden_by.as_deref())?,
         OutboundWrite::Withdraw { topic_id, instance } => topic::withdraw(tx, topic_id, *instance)?,
         OutboundWrite::Expire { limit } => expire::expire(tx, *limit)?,
@@ -62,7 +67,6 @@ struct Head {
     no: i64,
     send_id: String,
     topic_id: Option<String>,
-    kind: u8,
     state: u8,
     deadline_ms: Option<i64>,
     channel: String,
@@ -71,23 +75,30 @@ struct Head {
     about: Option<i64>,
 }
 
-const HEAD: &str = "SELECT no, send_id, topic_id, kind, state, deadline_ms, channel, to_kind, handle, about FROM sends WHERE no = ?";
-const HEAD_BY_ID: &str =
-    "SELECT no, send_id, topic_id, kind, state, deadline_ms, channel, to_kind, handle, about
-                          FROM sends WHERE send_id = ?";
+/// Columns of a [`Head`].
+macro_rules! head_columns {
+    () => {
+        "s.no, s.send_id, s.topic_id, s.state, s.deadline_ms, s.channel, s.to_kind, s.handle, s.about"
+    };
+}
+use head_columns;
+
+/// How many columns `head_columns` names.
+const HEAD_COLUMNS: usize = 9;
+const HEAD: &str = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.no = ?");
+const HEAD_BY_ID: &str = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.send_id = ?");
 
 fn head_of(row: &dyn super::value::Row) -> Result<Head, Failure> {
     Ok(Head {
         no: row.get(0)?,
         send_id: row.get(1)?,
         topic_id: row.get(2)?,
-        kind: row.get(3)?,
-        state: row.get(4)?,
-        deadline_ms: row.get(5)?,
-        channel: row.get(6)?,
-        to_kind: row.get(7)?,
-        handle: row.get(8)?,
-        about: row.get(9)?,
+        state: row.get(3)?,
+        deadline_ms: row.get(4)?,
+        channel: row.get(5)?,
+        to_kind: row.get(6)?,
+        handle: row.get(7)?,
+        about: row.get(8)?,
     })
 }
 

@@ -14,7 +14,9 @@ use crate::rules::value::{AsValue, Row, Value};
 use std::borrow::Cow;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::ledger::Ledger;
-use switchboard_core::outbound::send::{ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, TopicRow};
+use switchboard_core::outbound::send::{
+    ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, SendState, TopicRow,
+};
 use switchboard_core::port::store::{Fut, StoreError};
 use switchboard_core::time::WallMs;
 
@@ -71,12 +73,12 @@ const TOPIC: &str = concat!(
     topic_columns!(),
     " FROM topics t JOIN sends s ON s.no = t.send WHERE t.topic_id = ?"
 );
-const OPEN_TOPICS: &str = concat!(
+pub(super) const OPEN_TOPICS: &str = concat!(
     "SELECT ",
     send_columns!(),
     ", ",
     topic_columns!(),
-    " FROM topics t JOIN sends s ON s.no = t.send WHERE t.state IN (1, 2)
+    " FROM topics t JOIN sends s ON s.no = t.send WHERE t.state < 3
       ORDER BY t.state DESC, t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 500"
 );
 const APPROVALS: &str = concat!(
@@ -84,7 +86,15 @@ const APPROVALS: &str = concat!(
     send_columns!(),
     ", ",
     approval_columns!(),
-    " FROM approvals a JOIN sends s ON s.no = a.send WHERE (? = 0 OR a.state = 1) ORDER BY a.send DESC LIMIT ?"
+    " FROM approvals a JOIN sends s ON s.no = a.send ORDER BY a.send DESC LIMIT ?"
+);
+// The sign keeps SQLite from walking all that were ever decided in their order.
+pub(super) const PENDING_APPROVALS: &str = concat!(
+    "SELECT ",
+    send_columns!(),
+    ", ",
+    approval_columns!(),
+    " FROM approvals a JOIN sends s ON s.no = a.send WHERE a.state = 1 ORDER BY +a.send DESC LIMIT ?"
 );
 const APPROVAL: &str = concat!(
     "SELECT ",
@@ -93,10 +103,16 @@ const APPROVAL: &str = concat!(
     approval_columns!(),
     " FROM approvals a JOIN sends s ON s.no = a.send WHERE a.approval_id = ?"
 );
-const NEXT_END: &str = "SELECT min(at) FROM (
-    SELECT min(deadline_ms) AS at FROM sends WHERE state < 5 AND deadline_ms IS NOT NULL
+// What is being attempted ends by itself first; then this is asked again.
+pub(super) const NEXT_END: &str = "SELECT min(at) FROM (
+    SELECT (SELECT s.deadline_ms FROM sends s WHERE s.state < 5 AND s.deadline_ms IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 3) ORDER BY s.deadline_ms LIMIT 1) AS at
     UNION ALL SELECT min(expires_ms) FROM approvals WHERE state = 1
-    UNION ALL SELECT min(t.deadline_ms) FROM topics t JOIN sends s ON s.no = t.send WHERE t.state IN (1, 2) AND s.state = 10) AS ends";
+    UNION ALL SELECT min(t.deadline_ms) FROM sends s JOIN topics t ON t.topic_id = s.topic_id
+        WHERE s.state = 10 AND s.state > 5 AND t.state < 3) AS ends";
+pub(super) const NEXT_DUE: &str = "SELECT min(next_ms) FROM parts WHERE channel = ? AND state = 2";
+pub(super) const TO_RELEASE: &str = "SELECT s.no FROM sends s JOIN approvals a ON a.send = s.no
+    WHERE s.state = 1 AND s.state < 5 AND a.state = 2 ORDER BY s.no LIMIT 100";
 
 fn with_topic(row: &dyn Row) -> Result<(TopicRow, SendRow), Failure> {
     Ok((rows::topic(row, SEND_COLUMNS)?, rows::send(row)?))
@@ -129,21 +145,24 @@ async fn detail(store: &impl Ask, send_id: String) -> Result<Option<SendDetail>,
     Ok(Some(SendDetail { send, instance_id, parts, attempts, topic, approval }))
 }
 
-// Conditions are put together of fixed pieces; what varies is a parameter.
-fn listing(filter: &SendFilter) -> Query<SendRow> {
+// Conditions are put together of fixed pieces and numbers of states; what varies is a parameter. What all the states have in
+// common is said too, for the sake of the partial indexes.
+pub(super) fn listing(filter: &SendFilter) -> Query<SendRow> {
     let mut sql = String::from(concat!("SELECT ", send_columns!(), " FROM sends s WHERE s.no < ?"));
     if !filter.states.is_empty() {
-        let marks = vec!["?"; filter.states.len()].join(", ");
-        sql = format!("{sql} AND s.state IN ({marks})");
+        let numbers: Vec<_> = filter.states.iter().map(|state| (*state as u8).to_string()).collect();
+        sql = format!("{sql} AND s.state IN ({})", numbers.join(", "));
+        if filter.states.iter().all(|state| !state.is_terminal()) {
+            sql.push_str(" AND s.state < 5");
+        } else if filter.states.iter().all(|state| *state > SendState::Delivered) {
+            sql.push_str(" AND s.state > 5");
+        }
     }
     if filter.instance.is_some() {
         sql.push_str(" AND s.instance = ?");
     }
     sql.push_str(" ORDER BY s.no DESC LIMIT ?");
     let mut listing = query(sql, rows::send).with(&filter.before.unwrap_or(i64::MAX));
-    for state in &filter.states {
-        listing = listing.with(&(*state as u8));
-    }
     if let Some(instance) = filter.instance {
         listing = listing.with(&instance.0);
     }
@@ -177,7 +196,8 @@ pub(crate) fn approvals(
     pending_only: bool,
     limit: usize,
 ) -> Fut<'_, Vec<(ApprovalRow, SendRow)>> {
-    store.rows(query(APPROVALS, with_approval).with(&pending_only).with(&sql_limit(limit)))
+    let sql = if pending_only { PENDING_APPROVALS } else { APPROVALS };
+    store.rows(query(sql, with_approval).with(&sql_limit(limit)))
 }
 
 pub(crate) fn approval(store: &impl Ask, approval_id: String) -> Fut<'_, Option<(ApprovalRow, SendRow)>> {
@@ -190,8 +210,7 @@ pub(crate) fn consents(store: &impl Ask) -> Fut<'_, Vec<ConsentRow>> {
 }
 
 pub(crate) fn next_due(store: &impl Ask, channel: String) -> Fut<'_, Option<WallMs>> {
-    let sql = "SELECT min(next_ms) FROM parts WHERE channel = ? AND state = 2";
-    let found = store.rows(query(sql, |row| row.get::<Option<WallMs>>(0)).with(&channel));
+    let found = store.rows(query(NEXT_DUE, |row| row.get::<Option<WallMs>>(0)).with(&channel));
     Box::pin(async { Ok(first(found.await?).flatten()) })
 }
 
@@ -201,8 +220,7 @@ pub(crate) fn next_end(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
 }
 
 pub(crate) fn to_release(store: &impl Ask) -> Fut<'_, Vec<i64>> {
-    let sql = "SELECT a.send FROM approvals a JOIN sends s ON s.no = a.send WHERE s.state = 1 AND a.state = 2 LIMIT 100";
-    store.rows(query(sql, |row| row.get::<i64>(0)))
+    store.rows(query(TO_RELEASE, |row| row.get::<i64>(0)))
 }
 
 pub(crate) fn outbound_ledger(store: &impl Ask) -> Fut<'_, Ledger> {

@@ -54,6 +54,16 @@ pub(crate) fn send_state(number: u8) -> Result<SendState, Failure> {
     SendState::from_number(number).ok_or_else(|| broken("an unknown state of a send"))
 }
 
+/// State of a stored number.
+pub(crate) fn part_state(number: u8) -> Result<PartState, Failure> {
+    PartState::from_number(number).ok_or_else(|| broken("an unknown state of a part"))
+}
+
+/// State of a stored number.
+pub(crate) fn consent_state(number: u8) -> Result<ConsentState, Failure> {
+    ConsentState::from_number(number).ok_or_else(|| broken("an unknown consent"))
+}
+
 /// Columns of a send, in the order of [`send`].
 macro_rules! send_columns {
     () => {
@@ -113,7 +123,7 @@ pub(crate) fn part(row: &dyn Row) -> Result<PartRow, Failure> {
     Ok(PartRow {
         send: row.get(0)?,
         part: row.get(1)?,
-        state: PartState::from_number(row.get(2)?).ok_or_else(|| broken("an unknown state of a part"))?,
+        state: part_state(row.get(2)?)?,
         attempt: row.get(3)?,
         fails: row.get(4)?,
         next_ms: row.get(5)?,
@@ -205,11 +215,10 @@ pub(crate) const CONSENTS: &str =
 
 /// A row of [`CONSENTS`].
 pub(crate) fn consent(row: &dyn Row) -> Result<ConsentRow, Failure> {
-    let state = ConsentState::from_number(row.get(3)?);
     Ok(ConsentRow {
         channel: row.get(0)?,
         to: address(row, 1)?,
-        state: state.ok_or_else(|| broken("an unknown consent"))?,
+        state: consent_state(row.get(3)?)?,
         person: row.get::<Option<u32>>(4)?.map(PersonNo),
         person_name: row.get(5)?,
         by: row.get(6)?,

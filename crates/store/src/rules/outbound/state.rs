@@ -5,17 +5,14 @@ use super::{Head, head};
 use crate::rules::failure::Failure;
 use crate::rules::tx::Tx;
 use crate::rules::value::values;
-use switchboard_core::outbound::send::{ApprovalState, PartState, SendState, TopicState};
+use switchboard_core::outbound::send::{ApprovalState, SendState, TopicState};
 
 /// Counts a send that is in `to` now and was in `from`, or was not there.
 pub(super) fn count(tx: &mut impl Tx, from: Option<SendState>, to: SendState) -> Result<(), Failure> {
-    let sql = "INSERT INTO send_counts (state, n) VALUES (?, ?)
+    let sql = "INSERT INTO send_counts (state, n) VALUES (?, ?), (?, 1)
                ON CONFLICT (state) DO UPDATE SET n = send_counts.n + excluded.n";
-    match from {
-        Some(from) => tx.later(sql, values![from as u8, -1i64])?,
-        None => tx.later(sql, values![0u8, 1i64])?,
-    }
-    tx.later(sql, values![to as u8, 1i64])
+    let (left, by) = from.map_or((0u8, 1i64), |from| (from as u8, -1));
+    tx.later(sql, values![left, by, to as u8])
 }
 
 /// Moves a send to another state.
@@ -39,21 +36,56 @@ pub(super) fn set(
 
 /// Ends a send: nothing more of it leaves, its topic closes, the next question gets the floor.
 pub(super) fn end(tx: &mut impl Tx, send: &mut Head, to: SendState, reason: &str) -> Result<(), Failure> {
-    let sql = "UPDATE parts SET state = ? WHERE send = ? AND state IN (?, ?, ?)";
-    let open = (PartState::Waiting as u8, PartState::Due as u8, PartState::Parked as u8);
-    tx.run(sql, values![PartState::Void as u8, send.no, open.0, open.1, open.2])?;
-    let sql = "SELECT 1 FROM parts WHERE send = ? AND state IN (?, ?, ?) LIMIT 1";
-    let left = (PartState::Attempting as u8, PartState::Sent as u8, PartState::Unknown as u8);
-    let left = tx.one(sql, values![send.no, left.0, left.1, left.2], |_| Ok(()))?;
-    if left.is_none() {
-        // Nothing of it has left: the same key may try again (contract section 2).
-        tx.run("UPDATE sends SET key = NULL WHERE no = ?", values![send.no])?;
-    }
+    let sql = "UPDATE parts SET state = 7 WHERE send = ? AND state IN (1, 2, 8)";
+    tx.later(sql, values![send.no])?;
+    free_key(tx, send, to)?;
     set(tx, send, to, Some(reason))?;
     let sql = "UPDATE approvals SET state = ? WHERE send = ? AND state = ?";
-    tx.run(sql, values![ApprovalState::Void as u8, send.no, ApprovalState::Pending as u8])?;
+    tx.later(sql, values![ApprovalState::Void as u8, send.no, ApprovalState::Pending as u8])?;
     lane::promote(tx, &lane::of(send), None)?;
     close_topic(tx, send, to)
+}
+
+/// Where nothing of a send that failed has left, and nothing of it can any more, the same key may try again (contract section 2).
+/// An answer stays the answer to whoever asks again.
+pub(super) fn free_key(tx: &mut impl Tx, send: &Head, state: SendState) -> Result<(), Failure> {
+    if !matches!(state, SendState::Dead | SendState::Expired | SendState::Refused) {
+        return Ok(());
+    }
+    let sql = "UPDATE sends SET old_key = key, key = NULL WHERE no = ? AND key IS NOT NULL
+               AND NOT EXISTS (SELECT 1 FROM parts WHERE send = ? AND state IN (3, 4, 6))";
+    tx.later(sql, values![send.no, send.no])
+}
+
+/// What a send is once all of it has arrived.
+pub(super) fn arrived(send: &Head) -> SendState {
+    if send.topic_id.is_some() { SendState::Open } else { SendState::Delivered }
+}
+
+/// A part of which nobody knew whether it arrived has arrived: the send goes on from there.
+pub(super) fn known_after_all(tx: &mut impl Tx, send: &mut Head, unsent: i64) -> Result<(), Failure> {
+    if send.state != SendState::Unknown as u8 {
+        return Ok(());
+    }
+    let topic = match &send.topic_id {
+        Some(topic) => {
+            let sql = "SELECT state FROM topics WHERE topic_id = ?";
+            tx.one(sql, values![topic], |row| row.get::<u8>(0))?
+        }
+        None => None,
+    };
+    match topic {
+        Some(state) if state > TopicState::Open as u8 => {
+            return end(tx, send, SendState::Expired, "its deadline passed");
+        }
+        // Taken up again while an attempt of before was under way.
+        Some(state) if state == TopicState::Queued as u8 => return go_on(tx, send),
+        _ => {}
+    }
+    if unsent > 0 {
+        return open(tx, send);
+    }
+    set(tx, send, arrived(send), None)
 }
 
 fn close_topic(tx: &mut impl Tx, send: &Head, to: SendState) -> Result<(), Failure> {
@@ -64,9 +96,14 @@ fn close_topic(tx: &mut impl Tx, send: &Head, to: SendState) -> Result<(), Failu
     };
     let Some(topic) = &send.topic_id else { return Ok(()) };
     let sql = "UPDATE topics SET state = ? WHERE topic_id = ? AND state IN (1, 2)";
-    tx.run(sql, values![state as u8, topic])?;
+    tx.later(sql, values![state as u8, topic])?;
     next_on_floor(tx, topic)
 }
+
+pub(super) const NEXT: &str = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send
+    WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2
+    ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
+pub(super) const TAKEN: &str = "SELECT 1 FROM topics WHERE floor = ? AND state = 2 AND state < 3 LIMIT 1";
 
 /// The next question of the floor that `topic` has left gets it.
 pub(super) fn next_on_floor(tx: &mut impl Tx, topic: &str) -> Result<(), Failure> {
@@ -75,9 +112,7 @@ pub(super) fn next_on_floor(tx: &mut impl Tx, topic: &str) -> Result<(), Failure
     if is_taken(tx, &floor)? {
         return Ok(());
     }
-    let sql = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send WHERE t.floor = ? AND t.state = 1 AND s.state = ?
-               ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
-    let next = tx.one(sql, values![floor, SendState::Queued as u8], |row| row.get::<i64>(0))?;
+    let next = tx.one(NEXT, values![floor], |row| row.get::<i64>(0))?;
     let Some(next) = next else { return Ok(()) };
     let Some(mut next) = head(tx, next)? else { return Ok(()) };
     open(tx, &mut next)
@@ -85,19 +120,22 @@ pub(super) fn next_on_floor(tx: &mut impl Tx, topic: &str) -> Result<(), Failure
 
 /// Whether a question has the floor.
 pub(super) fn is_taken(tx: &mut impl Tx, floor: &str) -> Result<bool, Failure> {
-    let sql = "SELECT 1 FROM topics WHERE floor = ? AND state = ? LIMIT 1";
-    Ok(tx.one(sql, values![floor, TopicState::Open as u8], |_| Ok(()))?.is_some())
+    Ok(tx.one(TAKEN, values![floor], |_| Ok(()))?.is_some())
 }
 
-/// A send begins to leave; a question takes the floor.
+/// A send begins to leave, or goes on; a question takes the floor.
 pub(super) fn open(tx: &mut impl Tx, send: &mut Head) -> Result<(), Failure> {
     if let Some(topic) = send.topic_id.clone() {
         let sql = "UPDATE topics SET state = ?, opened_ms = ? WHERE topic_id = ?";
-        tx.run(sql, values![TopicState::Open as u8, tx.at_ms(), topic])?;
+        tx.later(sql, values![TopicState::Open as u8, tx.at_ms(), topic])?;
     }
-    set(tx, send, SendState::Sending, None)?;
-    let sql = "UPDATE parts SET state = ? WHERE send = ? AND state = ?";
-    tx.run(sql, values![PartState::Waiting as u8, send.no, PartState::Parked as u8])?;
+    let sql = "UPDATE parts SET state = 1 WHERE send = ? AND state = 8";
+    tx.later(sql, values![send.no])?;
+    let sql = "SELECT 1 FROM parts WHERE send = ? AND state <> 4 LIMIT 1";
+    let left = tx.one(sql, values![send.no], |_| Ok(()))?.is_some();
+    // Given up after all of it had arrived, and taken up again: there is nothing to send.
+    let to = if left { SendState::Sending } else { arrived(send) };
+    set(tx, send, to, None)?;
     lane::promote(tx, &lane::of(send), None)
 }
 
@@ -110,7 +148,7 @@ pub(super) fn go_on(tx: &mut impl Tx, send: &mut Head) -> Result<(), Failure> {
             && is_taken(tx, &floor)?
         {
             let sql = "UPDATE topics SET state = ? WHERE topic_id = ?";
-            tx.run(sql, values![TopicState::Queued as u8, topic])?;
+            tx.later(sql, values![TopicState::Queued as u8, topic])?;
             return set(tx, send, SendState::Queued, None);
         }
     }

@@ -6,13 +6,31 @@ use crate::rules::failure::{Failure, Stop};
 use crate::rules::tx::{Tx, found};
 use crate::rules::value::values;
 use switchboard_core::ids::InstanceNo;
-use switchboard_core::outbound::send::{
-    ApprovalState, PartState, SendState, TopicRow, TopicState, decision_input,
-};
+use switchboard_core::outbound::send::{ApprovalState, SendState, TopicRow, TopicState, decision_input};
 use switchboard_core::outbound::write::{HeardOutcome, OutboundOutcome, SignDecision};
 use switchboard_core::write::Refusal;
 
 const TOPIC: &str = concat!("SELECT ", topic_columns!(), " FROM topics t WHERE t.topic_id = ?");
+
+/// Who says something, and by which way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who<'a> {
+    pub(super) by: &'a str,
+    pub(super) via: &'a str,
+    /// Whether `by` is an address, which the log shows as a digest only.
+    pub(super) is_address: bool,
+}
+
+impl<'a> Who<'a> {
+    /// A person whom the hub knows by name.
+    pub(super) fn known(by: &'a str, via: &'a str) -> Self {
+        Self { by, via, is_address: false }
+    }
+
+    fn shown(self) -> String {
+        if self.is_address { super::consent::shown(self.via, self.by) } else { self.by.to_owned() }
+    }
+}
 
 /// A topic.
 pub(super) fn topic_row(tx: &mut impl Tx, topic_id: &str) -> Result<Option<TopicRow>, Failure> {
@@ -23,18 +41,18 @@ pub(super) fn topic_row(tx: &mut impl Tx, topic_id: &str) -> Result<Option<Topic
 pub(super) fn answer_known(
     tx: &mut impl Tx,
     topic_id: &str,
-    by: (&str, &str),
+    who: Who<'_>,
     text: &str,
 ) -> Result<HeardOutcome, Stop> {
     let topic = found(topic_row(tx, topic_id)?)?;
-    Ok(answer(tx, &topic, by, text)?)
+    Ok(answer(tx, &topic, who, text)?)
 }
 
 /// Somebody who may answers: the first answer counts.
 pub(super) fn answer(
     tx: &mut impl Tx,
     topic: &TopicRow,
-    (by, via): (&str, &str),
+    who: Who<'_>,
     text: &str,
 ) -> Result<HeardOutcome, Failure> {
     let Some(mut send) = head(tx, topic.send)? else {
@@ -46,8 +64,8 @@ pub(super) fn answer(
     }
     let sql =
         "UPDATE topics SET answer = ?, answer_by = ?, answer_via = ?, answered_ms = ? WHERE topic_id = ?";
-    tx.run(sql, values![text, by, via, tx.at_ms(), topic.topic_id])?;
-    tx.admit("outbound.answered", None, format!("{} via={via}", topic.topic_id));
+    tx.later(sql, values![text, who.by, who.via, tx.at_ms(), topic.topic_id])?;
+    tx.admit("outbound.answered", None, format!("{} {} via={}", topic.topic_id, send.send_id, who.via));
     state::end(tx, &mut send, SendState::Answered, "answered")?;
     Ok(HeardOutcome::Answered(send.touched(SendState::Answered)))
 }
@@ -97,11 +115,11 @@ pub(super) fn decide_known(
     tx: &mut impl Tx,
     approval_id: &str,
     approve: bool,
-    by: (&str, &str),
+    who: Who<'_>,
     sign: &SignDecision,
 ) -> Result<HeardOutcome, Stop> {
     let approval = found(tx.one(PENDING, values![approval_id], pending)?)?;
-    Ok(decide(tx, &approval, approve, by, sign)?)
+    Ok(decide(tx, &approval, approve, who, sign)?)
 }
 
 /// Somebody who may decides: the first decision counts, and is signed.
@@ -109,7 +127,7 @@ pub(super) fn decide(
     tx: &mut impl Tx,
     approval: &Pending,
     approve: bool,
-    (by, via): (&str, &str),
+    who: Who<'_>,
     sign: &SignDecision,
 ) -> Result<HeardOutcome, Failure> {
     let Some(mut send) = head(tx, approval.send)? else {
@@ -117,25 +135,32 @@ pub(super) fn decide(
     };
     if approval.state != ApprovalState::Pending as u8 || approval.expires_ms <= tx.at_ms() {
         let what = match &approval.decided_by {
-            Some(by) => format!("this was already decided by {by}"),
+            Some(by) if approval.state == ApprovalState::Approved as u8 => {
+                format!("this was already approved by {by}")
+            }
+            Some(by) => format!("this was already denied by {by}"),
+            None if approval.state == ApprovalState::Void as u8 => "what this was for has ended".into(),
             None => "the time to decide this was over".into(),
         };
         return Ok(HeardOutcome::TooLate { what });
     }
     let state = if approve { ApprovalState::Approved } else { ApprovalState::Denied };
-    let signature = (sign.0)(&decision_input(&approval.approval_id, &approval.call, approve, by, via));
+    let signature =
+        (sign.0)(&decision_input(&approval.approval_id, &approval.call, approve, who.by, who.via));
     let sql = "UPDATE approvals SET state = ?, decided_by = ?, via = ?, decided_ms = ?, signature = ? WHERE approval_id = ?";
-    tx.run(sql, values![state as u8, by, via, tx.at_ms(), signature, approval.approval_id])?;
+    tx.run(sql, values![state as u8, who.by, who.via, tx.at_ms(), signature, approval.approval_id])?;
     let signed = switchboard_core::digest::hex(&signature);
     let subject = format!(
-        "{} {} {} by={by} via={via} sig={signed}",
+        "{} {} {} by={} via={} sig={signed}",
         approval.approval_id,
         send.send_id,
-        state.as_str()
+        state.as_str(),
+        who.shown(),
+        who.via
     );
     tx.admit("outbound.decided", None, subject);
     if !approve {
-        state::end(tx, &mut send, SendState::Refused, &format!("denied by {by}"))?;
+        state::end(tx, &mut send, SendState::Refused, &format!("denied by {}", who.by))?;
     }
     let touched = send.touched(send_state(send.state)?);
     Ok(HeardOutcome::Decided { touched, send: approval.send, state })
@@ -197,9 +222,25 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     if send.deadline_ms.is_some_and(|deadline| deadline <= tx.at_ms()) {
         return Err(Refusal::DeadlinePast.into());
     }
-    let sql = "UPDATE parts SET state = ?, fails = 0 WHERE send = ? AND state NOT IN (?, ?)";
-    let kept = (PartState::Sent as u8, PartState::Attempting as u8);
-    tx.run(sql, values![PartState::Parked as u8, send.no, kept.0, kept.1])?;
+    let (key, body) = kept(tx, send.no)?;
+    if body.is_empty() {
+        return Err(Refusal::TaskState { state: "erased" }.into());
+    }
+    // Whoever gives something up does not approve it by that.
+    if let Some(approval) = approval_of(tx, send.no)?
+        && approval.state != ApprovalState::Approved as u8
+    {
+        let state = ApprovalState::from_number(approval.state).map_or("held", ApprovalState::as_str);
+        return Err(Refusal::TaskState { state }.into());
+    }
+    // The agent has sent it again by itself: this would be a second one.
+    if key == Key::TakenSince {
+        return Err(Refusal::IdReused.into());
+    }
+    let sql = "UPDATE sends SET key = old_key, old_key = NULL WHERE no = ? AND old_key IS NOT NULL";
+    tx.later(sql, values![send.no])?;
+    let sql = "UPDATE parts SET state = 8, fails = 0 WHERE send = ? AND state NOT IN (3, 4)";
+    tx.later(sql, values![send.no])?;
     tx.admit("outbound.retry", None, format!("{send_id} by={by}"));
     let has_floor = match &send.topic_id {
         Some(topic) => topic_row(tx, topic)?.is_some_and(|topic| topic.state == TopicState::Open),
@@ -211,6 +252,21 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
         state::go_on(tx, &mut send)?;
     }
     settled(&send)
+}
+
+#[derive(PartialEq)]
+enum Key {
+    Free,
+    TakenSince,
+}
+
+// Whether another send has taken the key since, and the text.
+fn kept(tx: &mut impl Tx, no: i64) -> Result<(Key, String), Stop> {
+    let sql = "SELECT s.body, (SELECT count(*) FROM sends o WHERE o.instance = s.instance AND o.agent = s.agent AND o.key = s.old_key)
+               FROM sends s WHERE s.no = ?";
+    let row = tx.one(sql, values![no], |row| Ok((row.get::<String>(0)?, row.get::<i64>(1)?)))?;
+    let (body, others) = found(row)?;
+    Ok((if others > 0 { Key::TakenSince } else { Key::Free }, body))
 }
 
 /// A person gives it up.

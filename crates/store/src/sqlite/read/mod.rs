@@ -1,5 +1,6 @@
 //! What can be asked: one function per reading method of the port, on a connection that has begun a transaction.
 
+pub(crate) mod console;
 pub(crate) mod directory;
 pub(crate) mod log;
 pub(crate) mod search;

@@ -1,0 +1,15 @@
+//! The outbound plane: what is accepted is sent once, in order, to whom may be reached, and every end is on the books.
+
+pub mod accept;
+pub mod approvals;
+pub mod attempts;
+pub mod consent;
+pub mod floor;
+pub mod hear;
+pub mod nodes;
+pub mod plane;
+pub mod random;
+pub mod reads;
+pub mod texts;
+
+pub use plane::Plane;

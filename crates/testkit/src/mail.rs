@@ -1,6 +1,8 @@
 //! A private mail server: Postfix takes mail, Dovecot keeps it and shows it over IMAP. Both run on loopback, from one temporary directory, with a
 //! certificate of an authority of their own, and are gone with the value. Needs to be root, as both change to other users.
 
+pub mod person;
+
 use crate::PATIENCE;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::net::{Ipv4Addr, TcpListener};
@@ -44,8 +46,9 @@ impl MailServer {
             run("chown", &[owner, &at.join(name).to_string_lossy()]).await;
         }
         certificates(at);
-        let passwords: String = users.iter().map(|user| format!("{user}:{{PLAIN}}{PASSWORD}\n")).collect();
-        write(&at.join("passwd"), &passwords);
+        let passwords: Vec<String> =
+            users.iter().map(|user| format!("{user}:{{PLAIN}}{PASSWORD}\n")).collect();
+        write(&at.join("passwd"), &passwords.concat());
         write(&at.join("dovecot.conf"), &dovecot_conf(at, imap_port));
         write(&at.join("conf/main.cf"), &main_cf(at, users));
         write(&at.join("conf/master.cf"), &format!("127.0.0.1:{smtp_port} inet n - n - - smtpd\n{SERVICES}"));
@@ -192,8 +195,9 @@ fn dovecot_conf(dir: &Path, port: u16) -> String {
 }
 
 fn main_cf(dir: &Path, users: &[&str]) -> String {
-    let known: String =
+    let known: Vec<String> =
         users.iter().chain(&["gone"]).map(|user| format!("{{{user}@{DOMAIN}=1}}, ")).collect();
+    let known = known.concat();
     format!(
         "compatibility_level = 3.6\nqueue_directory = {0}/queue\ndata_directory = {0}/data\n\
          command_directory = /usr/sbin\ndaemon_directory = /usr/lib/postfix/sbin\nmail_owner = postfix\nsetgid_group = postdrop\n\

@@ -40,11 +40,11 @@ impl Dialect for Html {
     }
 
     fn open(&self, style: Style, out: &mut String) {
-        *out += &format!("<{}>", tag(style));
+        out.extend(["<", tag(style), ">"]);
     }
 
     fn close(&self, style: Style, out: &mut String) {
-        *out += &format!("</{}>", tag(style));
+        out.extend(["</", tag(style), ">"]);
     }
 
     fn open_link(&self, link: &Link, out: &mut String) {
@@ -61,7 +61,7 @@ impl Dialect for Html {
         match (&path[at], path.get(at + 1)) {
             (Container::Quote { .. }, _) => out.push_str("<blockquote>"),
             (Container::List { ordered: true, .. }, Some(Container::Item { number: Some(number), .. })) => {
-                *out += &format!("<ol start=\"{number}\">");
+                out.extend(["<ol start=\"", &number.to_string(), "\">"]);
             }
             (Container::List { ordered: true, .. }, _) => out.push_str("<ol>"),
             (Container::List { .. }, _) => out.push_str("<ul>"),
@@ -83,7 +83,7 @@ impl Dialect for Html {
     fn start(&self, kind: &Kind, _: &str, out: &mut String) {
         match kind {
             Kind::Paragraph => out.push_str("<p dir=\"auto\">"),
-            Kind::Heading(level) => *out += &format!("<h{level} dir=\"auto\">"),
+            Kind::Heading(level) => out.extend(["<h", &level.to_string(), " dir=\"auto\">"]),
             Kind::Code { .. } => out.push_str("<pre><code>"),
             Kind::Rule => out.push_str("<hr />"),
         }
@@ -92,7 +92,7 @@ impl Dialect for Html {
     fn end(&self, kind: &Kind, _: &str, out: &mut String) {
         match kind {
             Kind::Paragraph => out.push_str("</p>"),
-            Kind::Heading(level) => *out += &format!("</h{level}>"),
+            Kind::Heading(level) => out.extend(["</h", &level.to_string(), ">"]),
             Kind::Code { .. } => out.push_str("</code></pre>"),
             Kind::Rule => {}
         }

@@ -67,7 +67,7 @@ impl Builder {
             Event::End(tag) => self.end(tag),
             Event::Text(text) => self.text(&text, Style::default()),
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
-                self.text(&text, Style::CODE)
+                self.text(&text, Style::CODE);
             }
             Event::Html(text) | Event::InlineHtml(text) | Event::FootnoteReference(text) => {
                 self.text(&text, Style::default());

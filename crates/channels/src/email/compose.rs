@@ -84,7 +84,7 @@ fn body(attempt: &Attempt) -> MultiPart {
     let part = |text: &str, kind: ContentType| {
         let text = text.to_owned();
         let encoding = ContentTransferEncoding::QuotedPrintable;
-        let encoded = Body::new_with_encoding(text, encoding).unwrap_or_else(|text| Body::new(text));
+        let encoded = Body::new_with_encoding(text, encoding).unwrap_or_else(Body::new);
         SinglePart::builder().header(kind).body(encoded)
     };
     // '=' is never followed by '_' in quoted-printable text: the border cannot stand in it.

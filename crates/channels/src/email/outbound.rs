@@ -18,13 +18,13 @@ use switchboard_core::time::Clock;
 use tokio::sync::Semaphore;
 
 /// How long a connection is kept without use; relays end theirs after five minutes (RFC 5321, 4.5.3.2.7).
-const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_mins(1);
 
 /// Notices to one sender in [`NOTICE_WINDOW`] at most: two programs that answer each other end here.
 const NOTICES_MAX: usize = 5;
 /// Notices to everybody in [`NOTICE_WINDOW`] at most.
 const NOTICES_TOTAL_MAX: usize = 500;
-const NOTICE_WINDOW: Duration = Duration::from_secs(3600);
+const NOTICE_WINDOW: Duration = Duration::from_hours(1);
 
 /// The way out.
 pub(super) struct Outbound {

@@ -83,7 +83,7 @@ fn add_footer(document: &mut Document, draft: &Draft<'_>, answers: bool) {
         footer += " Reply STOP to get no more.";
     }
     if let Some(code) = draft.code {
-        footer += &format!(" Its code is {}.", clean_line(code));
+        footer.extend([" Its code is ", &clean_line(code), "."]);
     }
     document.push_text(&footer);
 }

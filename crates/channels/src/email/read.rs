@@ -169,8 +169,7 @@ fn event_id(mail: &Message<'_>, bytes: &[u8]) -> String {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part);
     }
-    let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", switchboard_core::ids::base32(&digest.finalize()))
 }
 
 fn joined(mail: &Message<'_>, name: &str) -> String {

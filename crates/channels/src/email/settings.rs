@@ -70,7 +70,7 @@ impl Smtp {
             connections_max: 4,
             connect_timeout: Duration::from_secs(15),
             command_timeout: Duration::from_secs(30),
-            data_timeout: Duration::from_secs(120),
+            data_timeout: Duration::from_mins(2),
         }
     }
 }
@@ -100,9 +100,9 @@ impl Imap {
             server,
             folder: "INBOX".to_owned(),
             poll: Duration::from_secs(30),
-            idle: Duration::from_secs(300),
-            timeout: Duration::from_secs(60),
-            backoff: (Duration::from_secs(1), Duration::from_secs(300)),
+            idle: Duration::from_mins(5),
+            timeout: Duration::from_mins(1),
+            backoff: (Duration::from_secs(1), Duration::from_mins(5)),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Connection {
             usable: true,
         };
         let greeting = connection.reply(connection.command_timeout).await?;
-        connection.wanted(greeting, 220, Stage::Hello)?;
+        connection.wanted(&greeting, 220, Stage::Hello)?;
         connection.hello(hello).await?;
         if smtp.server.security == Security::StartTls {
             connection = timeout(smtp.connect_timeout, connection.start_tls(smtp, hello, trust))
@@ -153,7 +153,7 @@ impl Connection {
                 let reason = format!("the mail server takes mails of {max} bytes at most");
                 return Err(NotSent::new(FailureClass::Permanent, reason));
             }
-            options += &format!(" SIZE={}", envelope.content.len());
+            options.extend([" SIZE=", &envelope.content.len().to_string()]);
         }
         if !(envelope.from.is_ascii() && envelope.to.is_ascii()) {
             if self.extension("SMTPUTF8").is_none() {
@@ -171,7 +171,7 @@ impl Connection {
         self.write(format!("EHLO {name}\r\n").as_bytes()).await?;
         let reply = self.reply(self.command_timeout).await?;
         self.extensions = reply.lines.iter().skip(1).map(|line| line.to_ascii_uppercase()).collect();
-        self.wanted(reply, 250, Stage::Hello)
+        self.wanted(&reply, 250, Stage::Hello)
     }
 
     /// What stands behind the name of an extension that the server has.
@@ -217,11 +217,11 @@ impl Connection {
     async fn command(&mut self, line: &str, wanted: u16, stage: Stage) -> Result<(), NotSent> {
         self.write(format!("{line}\r\n").as_bytes()).await?;
         let reply = self.reply(self.command_timeout).await?;
-        self.wanted(reply, wanted, stage)
+        self.wanted(&reply, wanted, stage)
     }
 
     /// 251 and 252 are what a server says that takes a recipient without being sure of it.
-    fn wanted(&mut self, reply: Reply, wanted: u16, stage: Stage) -> Result<(), NotSent> {
+    fn wanted(&mut self, reply: &Reply, wanted: u16, stage: Stage) -> Result<(), NotSent> {
         let taken = stage == Stage::Recipient && matches!(reply.code, 251 | 252);
         if reply.code == wanted || taken {
             return Ok(());

@@ -1,6 +1,7 @@
 //! The outbox: for each channel one task that claims what is due and performs it, so that a channel that fails slows no other.
 
 use super::submit::{CONSOLE, HUB_AGENT};
+use crate::fault;
 use crate::hub::Hub;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -137,6 +138,7 @@ impl Dispatcher {
         if claimed.is_empty() {
             return Ok(Some(LOOK_EVERY));
         }
+        fault::point("after-claim");
         for (part, permit) in claimed.into_iter().zip(permits) {
             let dispatcher = self.clone();
             self.hub.spawn_to_end(async move { dispatcher.attempt(part, permit).await });
@@ -175,7 +177,9 @@ impl Dispatcher {
             Ok(cleared) => self.perform(cleared, &part).await,
             Err(blocked) => blocked_as(&blocked),
         };
+        fault::point("after-perform");
         self.record(&part, settle).await;
+        fault::point("after-record");
     }
 
     fn prepared(&self, part: &Claimed) -> Attempt {

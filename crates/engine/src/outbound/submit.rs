@@ -1,6 +1,7 @@
 //! `messaging.send`: validate, ask the policy, and commit, in which rate limit, consent and idempotency are decided.
 
 use super::{Waiter, view};
+use crate::fault;
 use crate::govern::Act;
 use crate::hub::Hub;
 use crate::refusal;
@@ -271,7 +272,9 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail
     let mut writes = vec![Write::Outbound(OutboundWrite::Submit(Box::new(new)))];
     // In one transaction: what is held is never without those who are asked. They refer to it, and go nowhere when it is not there.
     writes.extend(asks.into_iter().map(|ask| Write::Outbound(OutboundWrite::Submit(Box::new(ask)))));
+    fault::point("before-accept");
     let outcomes = hub.commit(writes).await.map_err(|error| refusal::store(&error))?;
+    fault::point("after-accept");
     match outcomes.into_iter().next() {
         Some(Outcome::Outbound(outcome)) => {
             hub.outbound_changed(&outcome);

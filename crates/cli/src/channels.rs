@@ -7,18 +7,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_channels::console::Console;
+use switchboard_channels::email::{self, ReplyKey};
 use switchboard_channels::{exec, webhook};
 use switchboard_core::SecretString;
+use switchboard_core::digest::hmac;
 use switchboard_core::port::channel::Channel;
+use switchboard_core::random::SystemEntropy;
 use switchboard_core::time::Clock;
 use switchboard_engine::Hub;
 
 /// Adds every channel to the hub; the console is always there.
 pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
     hub.add_channel(Arc::new(Console), false).map_err(|sentence| wrong(&sentence))?;
+    // What proves that who answers has had the mail: of this hub, and the same after every start.
+    let key = hmac(&hub.installation.keys.bearer, &[b"email reply address"]);
     for entry in &config.channel {
-        let channel =
-            made(entry, clock).map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
+        let channel = made(entry, clock, ReplyKey::new(key));
+        let channel = channel.map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
         hub.add_channel(channel, entry.fallback).map_err(|sentence| wrong(&sentence))?;
     }
     Ok(())
@@ -27,7 +32,8 @@ pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(
 /// Whether the configuration's channels could be put together; nothing is opened.
 pub fn check(config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
     for entry in &config.channel {
-        made(entry, clock).map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
+        let channel = made(entry, clock, ReplyKey::new([0; 32]));
+        channel.map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
     }
     Ok(())
 }
@@ -36,12 +42,105 @@ fn wrong(sentence: &str) -> Failure {
     crate::config::wrong(format!("[[channel]] {}.", sentence.trim_end_matches('.')))
 }
 
-fn made(entry: &Entry, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Channel>, String> {
+fn made(entry: &Entry, clock: &Arc<dyn Clock>, reply_key: ReplyKey) -> Result<Arc<dyn Channel>, String> {
     match entry.kind.as_str() {
+        "email" => email_of(entry, clock, reply_key),
         "webhook" => webhook_of(entry, clock),
         "exec" => exec_of(entry),
         other => Err(format!("there is no kind {other:?}; there are: email, webhook, exec")),
     }
+}
+
+fn email_of(entry: &Entry, clock: &Arc<dyn Clock>, key: ReplyKey) -> Result<Arc<dyn Channel>, String> {
+    only(
+        entry,
+        &[
+            "smtp_url",
+            "imap_url",
+            "from",
+            "reply_to",
+            "user",
+            "password_env",
+            "password_file",
+            "ca_file",
+            "folder",
+            "authserv_id",
+            "relay_dedups",
+        ],
+    )?;
+    let password = secret("password", entry.password_env.as_deref(), entry.password_file.as_deref())?;
+    let credentials = match (&entry.user, password) {
+        (Some(user), Some(password)) => Some(email::Credentials { user: user.clone(), password }),
+        (None, None) => None,
+        _ => return Err("give user together with password_env or password_file, or neither".into()),
+    };
+    let smtp = entry.smtp_url.as_deref().ok_or("give smtp_url")?;
+    let mut smtp =
+        email::Smtp::new(server("smtp_url", smtp, ("smtp", [465, 587, 25]), credentials.as_ref())?);
+    smtp.relay_dedups = entry.relay_dedups;
+    // All of it within the time that the hub gives one attempt.
+    (smtp.command_timeout, smtp.data_timeout) = (Duration::from_secs(20), Duration::from_secs(100));
+    let imap = match entry.imap_url.as_deref() {
+        Some(url) => {
+            let mut imap =
+                email::Imap::new(server("imap_url", url, ("imap", [993, 143, 143]), credentials.as_ref())?);
+            if let Some(folder) = &entry.folder {
+                imap.folder.clone_from(folder);
+            }
+            Some(imap)
+        }
+        None => None,
+    };
+    let from = entry.from.as_deref().ok_or("give from, the address that mails come from")?;
+    let (from_name, from) = match from.split_once('<') {
+        Some((name, address)) => {
+            let name = name.trim().trim_matches('"').to_owned();
+            (Some(name).filter(|name| !name.is_empty()), address.trim().trim_end_matches('>'))
+        }
+        None => (None, from.trim()),
+    };
+    let settings = email::Settings {
+        name: entry.name.clone(),
+        from: from.to_owned(),
+        from_name,
+        smtp,
+        imap,
+        reply: entry.reply_to.clone().map(|template| email::Reply { template, key }),
+        authserv_id: entry.authserv_id.clone(),
+        ca_file: entry.ca_file.as_ref().map(Into::into),
+    };
+    Ok(Arc::new(email::Email::new(settings, clock.clone(), Arc::new(SystemEntropy))?))
+}
+
+// `smtps://HOST`, `smtp://HOST` (STARTTLS) and `smtp+plain://HOST`, each perhaps with a port; likewise for IMAP.
+fn server(
+    key: &str,
+    url: &str,
+    (protocol, [tls, starttls, plain]): (&str, [u16; 3]),
+    credentials: Option<&email::Credentials>,
+) -> Result<email::Server, String> {
+    let shape = || {
+        format!(
+            "{key}: write {protocol}s://HOST (TLS), {protocol}://HOST (STARTTLS) or, on this machine, {protocol}+plain://HOST:PORT"
+        )
+    };
+    let (scheme, rest) = url.split_once("://").ok_or_else(shape)?;
+    let (security, usual) = match scheme.strip_prefix(protocol) {
+        Some("s") => (email::Security::Tls, tls),
+        Some("") => (email::Security::StartTls, starttls),
+        Some("+plain") => (email::Security::Plain, plain),
+        _ => return Err(shape()),
+    };
+    let rest = rest.trim_end_matches('/');
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| shape())?),
+        _ => (rest, usual),
+    };
+    if host.is_empty() || host.contains(['/', '@', '?']) {
+        return Err(shape());
+    }
+    let host = host.trim_matches(['[', ']']).to_owned();
+    Ok(email::Server { host, port, security, plain_allowed: false, credentials: credentials.cloned() })
 }
 
 fn webhook_of(entry: &Entry, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Channel>, String> {

@@ -1,6 +1,8 @@
 //! A private mail server: Postfix takes mail, Dovecot keeps it and shows it over IMAP. Both run on loopback, from one temporary directory, with a
 //! certificate of an authority of their own, and are gone with the value. Needs to be root, as both change to other users.
 
+pub mod person;
+
 use crate::PATIENCE;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::net::{Ipv4Addr, TcpListener};

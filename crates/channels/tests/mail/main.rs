@@ -1,8 +1,5 @@
 //! The e-mail channel against a real relay and a real mailbox.
 
-mod person;
-
-use person::Person;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,6 +16,7 @@ use switchboard_core::port::store::StoreError;
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::time::SystemClock;
 use switchboard_testkit::PATIENCE;
+use switchboard_testkit::mail::person::{Person, header};
 use switchboard_testkit::mail::{MailServer, PASSWORD};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -163,12 +161,12 @@ async fn a_question_goes_out_and_its_answer_comes_back_proven() {
     let mut ada = Person::sign_in(&mail, "ada").await;
     let question = ada.next_mail().await;
     assert!(question.contains("Subject: [SB-K7QD] Question from build-agent: Deploy now?"), "{question}");
-    let reply_to = person::header(&question, "Reply-To");
+    let reply_to = header(&question, "Reply-To");
     assert!(reply_to.starts_with("hub+dlv_one."), "{reply_to}");
     let reply = format!(
         "From: Ada <ada@example.test>\r\nTo: {reply_to}\r\nSubject: Re: Deploy\r\nMessage-ID: <answer@ada.test>\r\n\
          In-Reply-To: {}\r\n\r\nYes.\r\n\r\nOn Mon, Nov 30, 2026 at 9:48 PM Switchboard wrote:\r\n> Deploy now?\r\n",
-        person::header(&question, "Message-ID")
+        header(&question, "Message-ID")
     );
     ada.send(&reply_to, &reply).await;
 
@@ -192,7 +190,7 @@ async fn a_question_goes_out_and_its_answer_comes_back_proven() {
         notice.contains("That question is closed.") && notice.contains("Auto-Submitted: auto-replied"),
         "{notice}"
     );
-    assert_eq!(person::header(&notice, "In-Reply-To"), "<answer@ada.test>");
+    assert_eq!(header(&notice, "In-Reply-To"), "<answer@ada.test>");
     drop(hub);
     assert_eq!(ada.count("ALL").await, 2, "whoever only claims to be somebody is told nothing");
     let mut mailbox = Person::sign_in(&mail, "hub").await;
@@ -222,7 +220,7 @@ async fn a_relay_that_is_killed_costs_no_mail_and_doubles_none() {
     let mut ada = Person::sign_in(&mail, "ada").await;
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(person::header(&ada.next_mail().await, "Message-ID"));
+        ids.push(header(&ada.next_mail().await, "Message-ID"));
     }
     ids.sort();
     assert_eq!(ids, ["<dlv_1@example.test>", "<dlv_2@example.test>", "<dlv_4@example.test>"]);

@@ -10,6 +10,8 @@ mod cli;
 #[cfg(unix)]
 mod cluster;
 mod faults;
+#[cfg(target_os = "linux")]
+mod mail;
 mod mcp;
 mod openapi;
 mod policy;

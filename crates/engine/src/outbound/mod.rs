@@ -57,7 +57,7 @@ impl Default for Settings {
             receipt_wait: Duration::from_secs(2),
             approvers: Vec::new(),
             attempts_max: 64,
-            attempt_timeout: Duration::from_mins(1),
+            attempt_timeout: Duration::from_mins(3),
         }
     }
 }

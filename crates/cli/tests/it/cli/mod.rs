@@ -209,7 +209,7 @@ impl Hub {
     }
 
     /// A command about this hub.
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program(arguments);
         command.arg("--data-dir").arg(&self.dir).envs(switchboard_testkit::store::variables(&self.dir));
         command

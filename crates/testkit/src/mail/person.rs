@@ -1,11 +1,11 @@
 //! A person with a mail program: reads over IMAP, writes over SMTP.
 
+use super::{MailServer, PASSWORD};
+use crate::PATIENCE;
 use async_imap::Session;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::TryStreamExt as _;
-use switchboard_testkit::PATIENCE;
-use switchboard_testkit::mail::{MailServer, PASSWORD};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
@@ -18,6 +18,7 @@ pub struct Person {
 }
 
 impl Person {
+    /// Opens the inbox of the user `name`.
     pub async fn sign_in(mail: &MailServer, name: &str) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", mail.imap_port)).await.expect("the mailbox is there");
         let mut client = async_imap::Client::new(stream);
@@ -79,7 +80,7 @@ impl Person {
     }
 }
 
-/// A header of a mail.
+/// A header of a mail; panics when it has none of that name.
 pub fn header(mail: &str, name: &str) -> String {
     let start = format!("{name}: ");
     let line = mail.lines().find_map(|line| line.strip_prefix(&start));

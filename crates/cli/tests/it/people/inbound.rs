@@ -13,7 +13,7 @@ use switchboard_core::outbound::send::SendState;
 use switchboard_core::port::channel::{Incoming, IncomingKind, Origin};
 use switchboard_engine::outbound::hear;
 
-const ROUNDS: u64 = 80;
+const ROUNDS: u64 = 48;
 /// A rule that holds calls for an approval.
 const CARE: &str =
     "[[require_approval]]\ntool = \"messaging.send\"\nparam = \"body\"\ncontains = \"deploy\"\n";
@@ -292,7 +292,7 @@ async fn a_text_can_answer_decide_pair_stop_and_start_and_nothing_else() {
     let desk = Desk::with(options, CAPABILITIES).await;
     let mut seen = BTreeSet::new();
     for number in 0..ROUNDS {
-        let known = ask_and_wait(&desk, &mut dice).await;
+        let known = ask_and_wait(&desk, &mut dice, number).await;
         let incoming = incoming(&mut dice, number, &known);
         let (IncomingKind::Text { text } | IncomingKind::Button { value: text }) = &incoming.what else {
             unreachable!()
@@ -317,7 +317,7 @@ async fn a_text_can_answer_decide_pair_stop_and_start_and_nothing_else() {
 }
 
 /// Both people have a question open, unless they have said STOP; what refers to it, and a fresh pairing code.
-async fn ask_and_wait(desk: &Desk, dice: &mut Dice) -> Vec<String> {
+async fn ask_and_wait(desk: &Desk, dice: &mut Dice, number: u64) -> Vec<String> {
     let mut known = vec!["SB-222222".to_owned(), "fake_nothing".to_owned()];
     for person in ["ada", "ben"] {
         if dice.below(4) == 0 {
@@ -330,8 +330,8 @@ async fn ask_and_wait(desk: &Desk, dice: &mut Dice) -> Vec<String> {
             known.extend(shown["parts"][0]["message_id"].as_str().map(str::to_owned));
         }
     }
-    if dice.below(3) == 0 {
-        desk.send(&notice("ben", "deploy it")).await;
+    if number % 8 == 2 || dice.below(3) == 0 {
+        desk.send(&notice(["ada", "ben"][usize::from(number % 8 != 2)], "deploy it")).await;
     }
     let listed = desk.admin().get("/admin/v1/outbound?limit=30").await.json();
     let prompts =

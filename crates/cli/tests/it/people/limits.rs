@@ -59,14 +59,21 @@ async fn a_call_that_is_refused_or_repeated_consumes_nothing() {
 }
 
 #[tokio::test]
-async fn each_agent_has_its_own() {
+async fn each_bearer_has_its_own_whatever_names_it_takes() {
     let (options, _clock) = two_an_hour();
     let desk = Desk::with(options, CAPABILITIES).await;
-    let agent = desk.hub.http(&desk.agent);
-    for name in ["a", "b"] {
-        let path = format!("{}?agent={name}", super::SEND);
-        for status in [200, 200, 429] {
+    let other = desk.hub.token("reviewer").await;
+    for token in [&desk.agent, &other] {
+        let agent = desk.hub.http(token);
+        for (name, status) in [("a", 200), ("b", 200), ("c", 429)] {
+            let path = format!("{}?agent={name}", super::SEND);
             assert_eq!(agent.post(&path, &notice("ada", "hi")).await.status, status, "{name}");
         }
     }
+    let path = format!("{}?agent=switchboard", super::SEND);
+    assert_eq!(
+        desk.hub.http(&desk.agent).post(&path, &notice("ada", "hi")).await.status,
+        400,
+        "the hub's own name"
+    );
 }

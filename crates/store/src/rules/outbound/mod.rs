@@ -6,7 +6,7 @@ mod expire;
 mod hear;
 mod lane;
 #[cfg(test)]
-mod plans;
+mod plan_tests;
 pub(crate) mod reads;
 pub(crate) mod rows;
 mod state;

@@ -37,6 +37,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     buttons_max: 3,
     dedup: Dedup::None,
     pace_ms: 0,
+    at_once: 64,
     consent: true,
 };
 

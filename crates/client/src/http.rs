@@ -168,6 +168,19 @@ impl Http {
         read(if bytes.is_empty() { b"null" } else { &bytes })
     }
 
+    /// A POST without a key of its own, whose answer may take `wait` longer than others.
+    pub(crate) async fn call<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        body: &impl Serialize,
+        wait: Duration,
+    ) -> Result<T, Error> {
+        let body = serde_json::to_vec(body).map_err(|error| Error::Protocol(error.to_string()))?;
+        let sent = Sent { body: Some(body), key: None };
+        read(&self.send(Method::POST, path, query, Some(sent), self.timeout + wait).await?)
+    }
+
     async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<T, Error> {
         read(&self.send(Method::GET, path, query, None, self.timeout).await?)
     }

@@ -20,6 +20,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! People are written to through [`sink::HubSink`].
+//!
 //! A delivered body is foreign content: wrap it with [`switchboard_protocol::fence`] before a model sees it.
 
 mod backoff;
@@ -35,6 +37,7 @@ mod pending;
 mod queue;
 mod secret;
 mod session;
+pub mod sink;
 mod socket;
 mod trust;
 

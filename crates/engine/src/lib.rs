@@ -10,6 +10,10 @@ pub mod audit;
 pub mod console;
 pub mod credentials;
 pub mod enroll;
+#[cfg(feature = "fault-points")]
+pub mod fault;
+#[cfg(not(feature = "fault-points"))]
+mod fault;
 pub mod follow;
 pub mod frame;
 pub mod govern;

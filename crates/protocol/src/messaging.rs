@@ -26,6 +26,26 @@ pub const WAIT_MS_MAX: u64 = 60_000;
 /// Longest answer that is taken from a person, in characters.
 pub const ANSWER_CHARS_MAX: usize = 20_000;
 
+/// What a person says to stop, start or decide is never an answer, so that it cannot be offered as one.
+const RESERVED: [&str; 16] = [
+    "stop",
+    "stopall",
+    "unsubscribe",
+    "quit",
+    "opt out",
+    "opt-out",
+    "stopp",
+    "basta",
+    "alto",
+    "start",
+    "unstop",
+    "resume",
+    "approve",
+    "approved",
+    "deny",
+    "reject",
+];
+
 const KEYS: [&str; 8] =
     ["channel", "to", "kind", "body", "idempotency_key", "message_kind", "deadline_ms", "choices"];
 
@@ -282,6 +302,10 @@ fn choices(params: &Map<String, Value>) -> Result<Vec<String>, BadParam> {
         let choice = choice.trim().to_owned();
         if choice.contains(['\n', '\r']) || choices.contains(&choice) {
             return bad("choices", what);
+        }
+        if RESERVED.contains(&choice.to_lowercase().trim_matches(['.', '!'])) {
+            let word = "is a word of its own to people (STOP, START, approve, deny): offer another one";
+            return bad("choices", format!("'choices': {choice:?} {word}"));
         }
         choices.push(choice);
     }

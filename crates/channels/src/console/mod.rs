@@ -25,6 +25,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     buttons_max: 8,
     dedup: Dedup::ById,
     pace_ms: 0,
+    at_once: 64,
     consent: false,
 };
 

@@ -101,6 +101,7 @@ fn capabilities(relay_dedups: bool, answers: bool) -> Capabilities {
         // The message id of a repeat is the same, but few relays look at it.
         dedup: if relay_dedups { Dedup::ById } else { Dedup::None },
         pace_ms: 0,
+        at_once: 4,
         consent: true,
     }
 }

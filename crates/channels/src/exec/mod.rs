@@ -122,6 +122,7 @@ impl Exec {
             buttons_max: 8,
             dedup: if settings.drops_repeats { Dedup::ById } else { Dedup::None },
             pace_ms: 0,
+            at_once: 8,
             consent: true,
         };
         Ok(Self { settings, capabilities })

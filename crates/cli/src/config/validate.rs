@@ -16,6 +16,17 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     if config.policy.dir.as_ref().is_some_and(|dir| dir.as_os_str().is_empty()) {
         return Err("policy.dir: write a directory, or leave it out.".into());
     }
+    let whole = |text: &String| {
+        text.split_once(':').is_some_and(|(channel, to)| !channel.is_empty() && !to.is_empty())
+    };
+    if let Some(wrong) = config.outbound.approvers.iter().find(|text| !whole(text)) {
+        return Err(format!(
+            "outbound.approvers: {wrong:?} is no CHANNEL:ADDRESS, such as \"email:ada@example.org\"."
+        ));
+    }
+    if config.outbound.messages_per_hour == 0 || config.outbound.approval_hours == 0 {
+        return Err("outbound.messages_per_hour and outbound.approval_hours: write 1 or more.".into());
+    }
     otel(&config.otel)?;
     crate::logging::filter(&config.log.level).map(drop).map_err(|error| format!("log.level: {error}."))
 }

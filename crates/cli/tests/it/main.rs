@@ -14,4 +14,5 @@ mod faults;
 mod mail;
 mod mcp;
 mod openapi;
+mod people;
 mod policy;

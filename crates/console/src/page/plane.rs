@@ -26,6 +26,10 @@ pub struct Send {
     pub reason: Option<Foreign>,
     /// What it says.
     pub body: Foreign,
+    /// Answers it offers.
+    pub choices: Vec<Foreign>,
+    /// Whether it is for a shared channel.
+    pub shared: bool,
     /// When it was accepted.
     pub at: When,
     /// When it is void.

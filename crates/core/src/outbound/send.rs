@@ -472,6 +472,8 @@ pub struct SendFilter {
     pub states: Vec<SendState>,
     /// Only those of this instance.
     pub instance: Option<InstanceNo>,
+    /// Only those that take this channel.
+    pub channel: Option<String>,
     /// Only those older than this number (for the next page).
     pub before: Option<i64>,
     /// At most so many, newest first.

@@ -127,6 +127,8 @@ pub struct Capabilities {
     pub dedup: Dedup,
     /// Least time between two messages to one target, in milliseconds; 0 when the service names none.
     pub pace_ms: u64,
+    /// Most attempts at a time; the hub begins no more.
+    pub at_once: usize,
     /// Whether a person must be paired before they are reached (contract section 2). Only a channel whose targets an operator has
     /// configured one by one says no.
     pub consent: bool,

@@ -19,6 +19,8 @@ pub trait OutboundReads: Send + Sync {
     fn topic(&self, topic_id: String) -> Fut<'_, Option<(TopicRow, SendRow)>>;
     /// Topics that are open or queued, with their sends: those that have the floor first, then by deadline and age; at most 500.
     fn open_topics(&self) -> Fut<'_, Vec<(TopicRow, SendRow)>>;
+    /// How many questions have the floor, and how many approvals nobody has decided.
+    fn waiting(&self) -> Fut<'_, (u64, u64)>;
     /// Approvals with the sends they are for, newest first, at most `limit`; only those nobody has decided, if so asked.
     fn approvals(&self, pending_only: bool, limit: usize) -> Fut<'_, Vec<(ApprovalRow, SendRow)>>;
     /// An approval, by its public id.

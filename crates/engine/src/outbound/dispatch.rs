@@ -1,6 +1,7 @@
 //! The outbox: for each channel one task that claims what is due and performs it, so that a channel that fails slows no other.
 
 use super::submit::{CONSOLE, HUB_AGENT};
+use crate::fault;
 use crate::hub::Hub;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -48,11 +49,11 @@ impl Breaker {
         *self = Self::default();
     }
 
-    // How many attempts may begin now: one, to find out, when it has been open.
-    fn allows(&self, now: Duration) -> usize {
+    // How many attempts may begin now: one, to find out, when it has been open and none is under way.
+    fn allows(&self, now: Duration, under_way: usize) -> usize {
         match self.failures {
             0..BREAK_AFTER => usize::MAX,
-            _ if now < self.open_until => 0,
+            _ if now < self.open_until || under_way > 0 => 0,
             _ => 1,
         }
     }
@@ -62,15 +63,18 @@ struct Dispatcher {
     hub: Arc<Hub>,
     channel: Arc<dyn Channel>,
     slots: Arc<Semaphore>,
+    at_once: usize,
     breaker: Mutex<Breaker>,
 }
 
 /// Begins to send on a channel.
 pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>) {
+    let at_once = hub.settings.outbound.attempts_max.min(channel.capabilities().at_once).max(1);
     let dispatcher = Arc::new(Dispatcher {
         hub: hub.clone(),
         channel,
-        slots: Arc::new(Semaphore::new(hub.settings.outbound.attempts_max.max(1))),
+        slots: Arc::new(Semaphore::new(at_once)),
+        at_once,
         breaker: Mutex::default(),
     });
     hub.spawn(async move { dispatcher.run().await });
@@ -113,7 +117,7 @@ impl Dispatcher {
     // Claims and begins what is due; how long to wait when there is nothing to do.
     async fn step(self: &Arc<Self>) -> Result<Option<Duration>, StoreError> {
         let hub = &self.hub;
-        let allowed = self.breaker.lock().allows(hub.clock().monotonic());
+        let allowed = self.breaker.lock().allows(hub.clock().monotonic(), self.under_way());
         if allowed == 0 {
             return Ok(Some(LOOK_EVERY));
         }
@@ -129,19 +133,39 @@ impl Dispatcher {
         }
         let Ok(first) = self.slots.clone().acquire_owned().await else { return Err(StoreError::Closed) };
         let mut permits = vec![first];
-        while permits.len() < allowed.min(hub.settings.outbound.attempts_max) {
+        while permits.len() < allowed.min(self.at_once) {
             let Ok(more) = self.slots.clone().try_acquire_owned() else { break };
             permits.push(more);
         }
+        // To its end also when the hub stops in between: what is claimed is either attempted or given back.
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let dispatcher = self.clone();
+        self.hub.spawn_to_end(async move {
+            let begun = dispatcher.begin(permits).await;
+            let _ = tell.send(begun);
+        });
+        match told.await.unwrap_or(Err(StoreError::Closed))? {
+            0 => Ok(Some(LOOK_EVERY)),
+            _ => Ok(None),
+        }
+    }
+
+    // Claims a part for each permit and begins to attempt them; how many there were.
+    async fn begin(self: &Arc<Self>, permits: Vec<OwnedSemaphorePermit>) -> Result<usize, StoreError> {
         let claimed = self.claim(permits.len()).await?;
-        if claimed.is_empty() {
-            return Ok(Some(LOOK_EVERY));
+        let begun = claimed.len();
+        if begun > 0 {
+            fault::point("after-claim");
         }
         for (part, permit) in claimed.into_iter().zip(permits) {
             let dispatcher = self.clone();
             self.hub.spawn_to_end(async move { dispatcher.attempt(part, permit).await });
         }
-        Ok(None)
+        Ok(begun)
+    }
+
+    fn under_way(&self) -> usize {
+        self.at_once - self.slots.available_permits()
     }
 
     async fn claim(&self, limit: usize) -> Result<Vec<Claimed>, StoreError> {
@@ -171,11 +195,19 @@ impl Dispatcher {
         };
         let forbidden = self.forbidden_by(&part);
         let facts = Facts { forbidden_by: forbidden.as_deref(), ..facts };
+        if self.hub.stopping().is_cancelled() {
+            // Nothing has left: whoever comes next takes it up.
+            let reason = "the hub was stopping".to_owned();
+            let settle = Settle::Retry { at_ms: facts.now_ms, counts: false, reason };
+            return self.record(&part, settle).await;
+        }
         let settle = match clear(self.prepared(&part), &facts) {
             Ok(cleared) => self.perform(cleared, &part).await,
             Err(blocked) => blocked_as(&blocked),
         };
+        fault::point("after-perform");
         self.record(&part, settle).await;
+        fault::point("after-record");
     }
 
     fn prepared(&self, part: &Claimed) -> Attempt {
@@ -338,16 +370,17 @@ mod tests {
         let now = Duration::from_secs(100);
         for _ in 0..BREAK_AFTER - 1 {
             breaker.failed(now);
-            assert_eq!(breaker.allows(now), usize::MAX);
+            assert_eq!(breaker.allows(now, 0), usize::MAX);
         }
         breaker.failed(now);
-        assert_eq!(breaker.allows(now), 0);
-        assert_eq!(breaker.allows(now + BREAK_FOR), 1);
+        assert_eq!(breaker.allows(now, 0), 0);
+        assert_eq!(breaker.allows(now + BREAK_FOR, 0), 1);
+        assert_eq!(breaker.allows(now + BREAK_FOR, 1), 0, "one at a time");
         for _ in 0..100 {
             breaker.failed(now);
         }
-        assert_eq!(breaker.allows(now + BREAK_FOR_MAX), 1);
+        assert_eq!(breaker.allows(now + BREAK_FOR_MAX, 0), 1);
         breaker.worked();
-        assert_eq!(breaker.allows(now), usize::MAX);
+        assert_eq!(breaker.allows(now, 0), usize::MAX);
     }
 }

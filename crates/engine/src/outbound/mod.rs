@@ -217,7 +217,9 @@ impl Hub {
                 | HeardOutcome::Bounced(Some(touched)),
             ) => room.touched(touched),
             OutboundOutcome::Expired(ended) => ended.iter().for_each(|touched| room.touched(touched)),
-            OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(..) => return,
+            OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(..) | OutboundOutcome::Recovered(0) => {
+                return;
+            }
             _ => {}
         }
         room.bells.lock().values().for_each(|bell| bell.notify_one());

@@ -1,6 +1,7 @@
 //! `messaging.send`: validate, ask the policy, and commit, in which rate limit, consent and idempotency are decided.
 
 use super::{Waiter, view};
+use crate::fault;
 use crate::govern::Act;
 use crate::hub::Hub;
 use crate::refusal;
@@ -20,6 +21,7 @@ use switchboard_core::port::channel::{Address, AddressKind, Button, Channel, Dra
 use switchboard_core::port::store::StoreError;
 use switchboard_core::principal::Principal;
 use switchboard_core::random;
+use switchboard_core::rights::Right;
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Outcome, Refusal, Write};
 use switchboard_protocol::messaging::{BadParam, MessageReceipt, OutboundMessage, Recipient, TOOL};
@@ -27,6 +29,8 @@ use switchboard_protocol::{Code, Detail};
 
 /// The channel whose recipients are the organization's people.
 pub const CONSOLE: &str = "console";
+/// How the owner is called who writes from a terminal.
+const OWNER_AGENT: &str = "owner";
 /// In whose name the hub itself writes.
 pub const HUB_AGENT: &str = "switchboard";
 /// Codes that are tried before giving up: one that is taken is a matter of chance.
@@ -113,6 +117,12 @@ struct Accepted {
 /// Everything that is decided before the commit: reads the call, asks the policy, prepares what is sent. Changes nothing.
 pub fn weigh(hub: &Hub, who: &Principal, agent: &str, params: &Value) -> Result<NewSend, Detail> {
     permit(who, Act::UseBus)?;
+    let reserved = [HUB_AGENT, OWNER_AGENT].iter().any(|name| name.eq_ignore_ascii_case(agent));
+    if reserved && !who.may(Right::Admin) {
+        let sentence =
+            format!("{TOOL}: the name {agent:?} is the hub's and its owner's; call under another agent name");
+        return Err(refusal::bad_field("agent", sentence));
+    }
     let call = read(hub, params)?;
     let ruling = rule(hub, who, agent, &call)?;
     build(hub, who, agent, &call, &ruling)
@@ -156,9 +166,7 @@ fn read<'a>(hub: &Hub, params: &'a Value) -> Result<Call<'a>, Detail> {
     let handle = handle.map_err(|sentence| refusal::bad_field("to", format!("{TOOL}: 'to' {sentence}")))?;
     let now = hub.clock().wall_ms();
     if let Some(deadline) = message.deadline_ms.and_then(|deadline| WallMs::try_from(deadline).ok()) {
-        if deadline <= now {
-            return Err(refusal::of(&Refusal::DeadlinePast).field("deadline_ms"));
-        }
+        // One that has passed is for the transaction to refuse: a repeat gets its first answer however late it comes.
         if deadline > now + QUESTION_DEADLINE_MS_MAX {
             let sentence = format!("{TOOL}: 'deadline_ms' must lie within seven days");
             return Err(refusal::bad_field("deadline_ms", sentence));
@@ -189,8 +197,9 @@ fn rule(hub: &Hub, who: &Principal, agent: &str, call: &Call<'_>) -> Result<Ruli
     let verdict = view::verdict(hub, who, agent, params, (call.channel.name(), &call.to))?;
     let mut limits = verdict.limits;
     if limits.is_empty() {
-        let (instance, rate) = (&who.instance_id, hub.settings.outbound.default_rate);
-        let key = format!("send/default/{}/{instance}/{agent}", instance.len());
+        // Of the bearer, whatever names it calls itself by.
+        let rate = hub.settings.outbound.default_rate;
+        let key = format!("send/default/{}", who.instance_id);
         limits.push(LimitTake { key, rule: format!("default:{}/h", rate.max), rate });
     }
     Ok(Ruling { version: verdict.version, hold: verdict.hold, limits })
@@ -214,7 +223,8 @@ fn build(
         .iter()
         .map(|choice| Button { label: choice.clone(), value: format!("SB-{short} {choice}") })
         .collect();
-    let link = question.then(|| format!("{}/inbox#{short}", hub.settings.public_url));
+    let topic_id = question.then(|| hub.fresh_id("top"));
+    let link = topic_id.as_ref().map(|topic| format!("{}/console/inbox#{topic}", hub.settings.public_url));
     let draft = Draft {
         body: &message.body,
         kind,
@@ -237,7 +247,7 @@ fn build(
         kind,
         body: message.body.clone(),
         deadline_ms,
-        topic_id: question.then(|| hub.fresh_id("top")),
+        topic_id,
         code: short,
         consent: consent_rule(&*call.channel),
         policy: ruling.version.clone(),
@@ -271,8 +281,20 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail
     let mut writes = vec![Write::Outbound(OutboundWrite::Submit(Box::new(new)))];
     // In one transaction: what is held is never without those who are asked. They refer to it, and go nowhere when it is not there.
     writes.extend(asks.into_iter().map(|ask| Write::Outbound(OutboundWrite::Submit(Box::new(ask)))));
+    fault::point("before-accept");
     let outcomes = hub.commit(writes).await.map_err(|error| refusal::store(&error))?;
-    match outcomes.into_iter().next() {
+    fault::point("after-accept");
+    let mut outcomes = outcomes.into_iter();
+    let first = outcomes.next();
+    if matches!(first, Some(Outcome::Outbound(OutboundOutcome::Accepted { .. }))) {
+        for refused in outcomes.filter(|outcome| matches!(outcome, Outcome::Refused(_))) {
+            tracing::warn!(
+                ?refused,
+                "an approver could not be asked: the console and the command line still can decide"
+            );
+        }
+    }
+    match first {
         Some(Outcome::Outbound(outcome)) => {
             hub.outbound_changed(&outcome);
             match outcome {
@@ -317,19 +339,11 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
     let channel = hub.outbound.registry.find(channel).map_err(told).ok()?;
     let handle = channel.normalise(AddressKind::Direct, to).map_err(told).ok()?;
     let short = code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN);
-    let quoted: Vec<_> = parked.body.lines().map(|line| format!("> {line}")).collect();
-    let body = format!(
-        "**{}** wants to write to **{}** on {}:\n\n{}\n\nRule: {}. Reply with `approve` or `deny`.",
-        plain(&parked.agent),
-        plain(&parked.to_text),
-        parked.channel,
-        quoted.join("\n"),
-        plain(&hold.rule),
-    );
+    let body = approval_text(parked, hold);
     let button =
         |label: &str, word: &str| Button { label: label.into(), value: format!("{word} SB-{short}") };
     let buttons = [button("Approve", "approve"), button("Deny", "deny")];
-    let link = format!("{}/approvals#{}", hub.settings.public_url, hold.approval_id);
+    let link = format!("{}/console/approvals#{}", hub.settings.public_url, hold.approval_id);
     let draft = Draft {
         body: &body,
         kind: MessageKind::Approval,
@@ -362,6 +376,31 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
         hold: None,
         about: Some(parked.send_id.clone()),
     })
+}
+
+// Everything of the call that reaches the recipient. What the agent wrote stands quoted, line by line, so that none of it can pose as ours.
+fn approval_text(parked: &NewSend, hold: &Hold) -> String {
+    let lines = parked.body.split(['\n', '\r', '\u{0B}', '\u{0C}', '\u{85}', '\u{2028}', '\u{2029}']);
+    let quoted: Vec<_> = lines.map(|line| format!("> {line}")).collect();
+    let reach = match parked.to.kind {
+        AddressKind::Direct => "the person",
+        AddressKind::Channel => "the shared channel",
+    };
+    let kind = if parked.kind == MessageKind::Question { "a question" } else { "a notice" };
+    let labels: Vec<_> = view::choices(&parked.params).iter().map(|label| plain(label)).collect();
+    let choices = if labels.is_empty() {
+        String::new()
+    } else {
+        format!("\n\nAnswers offered: {}", labels.join(" / "))
+    };
+    format!(
+        "**{}** wants to send {kind} to {reach} **{}** on {}:\n\n{}{choices}\n\nRule: {}. Reply with `approve` or `deny`.",
+        plain(&parked.agent),
+        plain(&parked.to_text),
+        parked.channel,
+        quoted.join("\n"),
+        plain(&hold.rule),
+    )
 }
 
 // A name within a sentence of ours: nothing of it is markup.

@@ -47,7 +47,7 @@ pub(super) fn verdict(
         policy::Verdict::Deny(ruling) => return Err(refusal::forbidden(&ruling)),
     };
     let limits = decision.limits.iter().map(|limit| LimitTake {
-        key: subject(&limit.rule, limit.rate.per, (&who.instance_id, agent), (channel, to)),
+        key: subject(&limit.rule, limit.rate.per, &who.instance_id, (channel, to)),
         rule: limit.rule.to_string(),
         rate: Rate {
             max: limit.rate.max_calls,
@@ -58,10 +58,11 @@ pub(super) fn verdict(
 }
 
 // What calls are counted together: the address as it was resolved, whatever way it was spelt.
-fn subject(rule: &str, per: Per, (instance, agent): (&str, &str), (channel, to): (&str, &Address)) -> String {
+fn subject(rule: &str, per: Per, instance: &str, (channel, to): (&str, &Address)) -> String {
     let kind = to.kind.as_str();
     let parts: &[&str] = match per {
-        Per::Agent => &["agent", instance, agent],
+        // Of the bearer, whatever names it calls itself by: a name costs nothing.
+        Per::Agent => &["agent", instance],
         Per::Recipient => &["recipient", channel, kind, &to.handle],
         Per::Channel => &["channel", channel],
         Per::Organization => &["organization"],
@@ -241,6 +242,14 @@ pub async fn channels(hub: &Hub, who: &Principal) -> Result<Channels, Detail> {
         }
     });
     Ok(Channels { channels: channels.collect() })
+}
+
+/// The answers that a call offers, out of its parameters.
+#[must_use]
+pub fn choices(params: &str) -> Vec<String> {
+    let params: Value = serde_json::from_str(params).unwrap_or_default();
+    let offered = params["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
+    offered.iter().filter_map(|choice| choice.as_str().map(str::to_owned)).collect()
 }
 
 /// A send in a listing.

@@ -73,6 +73,7 @@ pub async fn send_list(State(doors): State<Doors>, caller: Caller, RawQuery(raw)
     let filter = SendFilter {
         states: states.collect::<Result<_, _>>()?,
         instance: None,
+        channel: None,
         before: asked.before,
         limit: asked.limit.unwrap_or(50).clamp(1, PAGE_MAX),
     };

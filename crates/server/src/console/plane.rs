@@ -17,9 +17,9 @@ use switchboard_console::text::Foreign;
 use switchboard_core::outbound::send::{
     ApprovalRow, SendDetail, SendFilter, SendRow, SendState, TopicRow, TopicState,
 };
-use switchboard_core::port::channel::MessageKind;
+use switchboard_core::port::channel::{AddressKind, MessageKind};
 use switchboard_core::port::store::StoreError;
-use switchboard_engine::outbound::{people, why};
+use switchboard_engine::outbound::{people, view, why};
 use switchboard_engine::refusal;
 use switchboard_protocol::Detail;
 use switchboard_protocol::messaging::ANSWER_CHARS_MAX;
@@ -65,6 +65,8 @@ fn send(row: &SendRow) -> Send {
         state: row.state.as_str(),
         reason: row.reason.as_deref().map(Into::into),
         body: row.body.as_str().into(),
+        choices: view::choices(&row.params).iter().map(|choice| choice.as_str().into()).collect(),
+        shared: row.to.kind == AddressKind::Channel,
         at: when(row.at_ms),
         deadline: row.deadline_ms.map(when),
     }
@@ -72,11 +74,9 @@ fn send(row: &SendRow) -> Send {
 
 /// How much waits for a person.
 pub(super) async fn counts(doors: &Doors) -> Result<Counts, Detail> {
-    let reads = doors.hub.store().outbound();
-    let topics = reads.open_topics().await.map_err(|error| failed(&error))?;
-    let questions = topics.iter().filter(|(topic, send)| is_open(topic, send)).count();
-    let approvals = reads.approvals(true, APPROVALS_MAX).await.map_err(|error| failed(&error))?.len();
-    Ok(Counts { questions, approvals })
+    let waiting = doors.hub.store().outbound().waiting().await.map_err(|error| failed(&error))?;
+    let shown = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    Ok(Counts { questions: shown(waiting.0), approvals: shown(waiting.1) })
 }
 
 fn is_open(topic: &TopicRow, send: &SendRow) -> bool {
@@ -96,11 +96,10 @@ pub(super) async fn inbox(doors: &Doors, visitor: &Visitor) -> Result<InboxList,
     let questions = topics.iter().filter(|(_, row)| row.kind == MessageKind::Question);
     let of_states =
         |states: &[SendState], limit| SendFilter { states: states.to_vec(), limit, ..SendFilter::default() };
-    let notices = reads
-        .sends(of_states(&[SendState::Delivered], 4 * NOTICES_MAX))
-        .await
-        .map_err(|error| failed(&error))?;
-    let notices = notices.iter().filter(|row| row.channel == CONSOLE && row.kind == MessageKind::Notice);
+    let on_console =
+        SendFilter { channel: Some(CONSOLE.into()), ..of_states(&[SendState::Delivered], NOTICES_MAX) };
+    let notices = reads.sends(on_console).await.map_err(|error| failed(&error))?;
+    let notices = notices.iter().filter(|row| row.kind == MessageKind::Notice);
     let mut answered = Vec::new();
     for row in
         reads.sends(of_states(&[SendState::Answered], ANSWERED_MAX)).await.map_err(|error| failed(&error))?

@@ -10,6 +10,7 @@ mod failure;
 mod mcp;
 mod moving;
 mod one_hub;
+mod people;
 mod refused;
 mod upgrade;
 

@@ -11,11 +11,11 @@ use tokio::sync::Mutex;
 const SENDERS: usize = 4;
 
 /// A small generator, so that a failing run can be repeated with its seed.
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     /// From the seed that `SWITCHBOARD_FAULT_SEED` names, or a fresh one, which is printed; with the number of rounds.
-    pub(super) fn rolled() -> (Self, u64) {
+    pub(crate) fn rolled() -> (Self, u64) {
         let variable = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
         let rounds = variable("SWITCHBOARD_FAULT_ROUNDS").unwrap_or(3);
         let seed = variable("SWITCHBOARD_FAULT_SEED");
@@ -24,7 +24,7 @@ impl Dice {
         (Self(seed), rounds)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -3,8 +3,10 @@
 #[cfg(unix)]
 mod cluster;
 mod disk;
-mod kill;
+pub(crate) mod kill;
 mod network;
+#[cfg(unix)]
+pub(crate) mod outbound;
 pub(crate) mod proxy;
 mod races;
 #[cfg(target_os = "linux")]

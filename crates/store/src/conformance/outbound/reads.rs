@@ -29,7 +29,7 @@ pub async fn listings_show_what_is_asked_for(bench: Bench<'_>) {
     let new = plane.question("bob");
     plane.submit(&new).await; // 6 sending
     let listed = async |states: &[SendState], instance, before, limit| {
-        let filter = SendFilter { states: states.to_vec(), instance, before, limit };
+        let filter = SendFilter { states: states.to_vec(), instance, before, limit, channel: None };
         rows(plane.store(), filter).await.into_iter().map(|row| row.no).collect::<Vec<_>>()
     };
     assert_eq!(listed(&[], None, None, 100).await, [6, 5, 4, 3, 2, 1]);

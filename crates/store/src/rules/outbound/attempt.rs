@@ -5,6 +5,7 @@ use super::{HEAD_COLUMNS, Head, consent, head, head_columns, head_of, lane, stat
 use crate::rules::failure::{Failure, Stop};
 use crate::rules::tx::{Tx, sql_limit};
 use crate::rules::value::{Row, values};
+use switchboard_core::limits::NODE_DEAD_MS;
 use switchboard_core::outbound::gate::Consent;
 use switchboard_core::outbound::send::{ConsentState, PartState, SendState};
 use switchboard_core::outbound::write::{Claimed, OutboundOutcome, Settle, Touched};
@@ -273,6 +274,11 @@ pub(super) const LOST: &str = "SELECT send, part, attempt, began_ms FROM parts
 pub(super) const LOST_BY_OTHERS: &str = "SELECT send, part, attempt, began_ms FROM parts
     WHERE channel = ? AND state = 3 AND (until_ms <= ? OR node <> ?) ORDER BY send, part LIMIT ?";
 
+// A node that shares the store and beats no more will report on nothing, long before its time is over.
+pub(super) const LOST_BY_DEAD: &str = "SELECT send, part, attempt, began_ms FROM parts
+    WHERE channel = ? AND state = 3 AND (until_ms <= ? OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.node = parts.node AND n.seen_ms > ?))
+    ORDER BY send, part LIMIT ?";
+
 /// Attempts that nobody will report on: made again under the same id where the service removes duplicates, else unknown.
 pub(super) fn recover(
     tx: &mut impl Tx,
@@ -285,6 +291,10 @@ pub(super) fn recover(
         Ok(Ended { no: row.get(0)?, part: row.get(1)?, attempt: row.get(2)?, began_ms })
     };
     let lost = match only_node {
+        None if tx.one("SELECT 1 FROM nodes LIMIT 1", values![], |_| Ok(()))?.is_some() => {
+            let dead_ms = tx.clock_ms()?.saturating_sub(NODE_DEAD_MS);
+            tx.all(LOST_BY_DEAD, values![channel, tx.at_ms(), dead_ms, RECOVER_AT_ONCE], ended)?
+        }
         None => tx.all(LOST, values![channel, tx.at_ms(), RECOVER_AT_ONCE], ended)?,
         Some(node) => {
             tx.all(LOST_BY_OTHERS, values![channel, tx.at_ms(), node.cast_signed(), RECOVER_AT_ONCE], ended)?

@@ -35,6 +35,7 @@ fn no_hot_statement_looks_through_a_table() {
         attempt::AT,
         attempt::LOST,
         attempt::LOST_BY_OTHERS,
+        attempt::LOST_BY_DEAD,
         lane::WAITING,
         lane::BUSY,
         state::NEXT,

@@ -161,10 +161,16 @@ pub(super) fn listing(filter: &SendFilter) -> Query<SendRow> {
     if filter.instance.is_some() {
         sql.push_str(" AND s.instance = ?");
     }
+    if filter.channel.is_some() {
+        sql.push_str(" AND s.channel = ?");
+    }
     sql.push_str(" ORDER BY s.no DESC LIMIT ?");
     let mut listing = query(sql, rows::send).with(&filter.before.unwrap_or(i64::MAX));
     if let Some(instance) = filter.instance {
         listing = listing.with(&instance.0);
+    }
+    if let Some(channel) = &filter.channel {
+        listing = listing.with(channel);
     }
     listing.with(&sql_limit(filter.limit))
 }
@@ -189,6 +195,13 @@ pub(crate) fn topic(store: &impl Ask, topic_id: String) -> Fut<'_, Option<(Topic
 
 pub(crate) fn open_topics(store: &impl Ask) -> Fut<'_, Vec<(TopicRow, SendRow)>> {
     store.rows(query(OPEN_TOPICS, with_topic))
+}
+
+pub(crate) fn waiting(store: &impl Ask) -> Fut<'_, (u64, u64)> {
+    let sql = "SELECT (SELECT count(*) FROM topics WHERE state = 2), (SELECT count(*) FROM approvals WHERE state = 1)";
+    let map = |row: &dyn Row| Ok((row.get::<i64>(0)?.cast_unsigned(), row.get::<i64>(1)?.cast_unsigned()));
+    let found = store.rows(query(sql, map));
+    Box::pin(async { Ok(first(found.await?).unwrap_or_default()) })
 }
 
 pub(crate) fn approvals(
@@ -251,6 +264,9 @@ macro_rules! outbound_reads {
             }
             fn open_topics(&self) -> Fut<'_, Vec<(TopicRow, SendRow)>> {
                 $crate::rules::outbound::reads::open_topics(self)
+            }
+            fn waiting(&self) -> Fut<'_, (u64, u64)> {
+                $crate::rules::outbound::reads::waiting(self)
             }
             fn approvals(&self, pending_only: bool, limit: usize) -> Fut<'_, Vec<(ApprovalRow, SendRow)>> {
                 $crate::rules::outbound::reads::approvals(self, pending_only, limit)

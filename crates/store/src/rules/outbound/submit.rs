@@ -11,6 +11,7 @@ use switchboard_core::outbound::gate::Consent;
 use switchboard_core::outbound::limit::Window;
 use switchboard_core::outbound::send::{ApprovalState, PartState, SendState, TopicState, floor_of, lane_of};
 use switchboard_core::outbound::write::{Carried, ConsentRule, LimitTake, NewSend, OutboundOutcome};
+use switchboard_core::port::channel::AddressKind;
 use switchboard_core::time::WallMs;
 use switchboard_core::write::Refusal;
 
@@ -43,7 +44,14 @@ pub(super) fn submit(tx: &mut impl Tx, new: &NewSend) -> Result<OutboundOutcome,
         }
         None => None,
     };
-    let floor = floor_of(person, &new.channel, &new.to);
+    // What stands in a shared channel takes nobody's floor.
+    let floor = match (new.to.kind, &new.topic_id) {
+        (AddressKind::Channel, Some(topic)) => format!("topic/{topic}"),
+        _ => floor_of(person, &new.channel, &new.to),
+    };
+    if new.topic_id.is_some() {
+        may_ask(tx, new)?;
+    }
     let state = if new.hold.is_some() {
         SendState::Held
     } else if new.topic_id.is_some() && state::is_taken(tx, &floor)? {
@@ -61,6 +69,18 @@ pub(super) fn submit(tx: &mut impl Tx, new: &NewSend) -> Result<OutboundOutcome,
     hang_on(tx, new, (no, state), &floor)?;
     tx.admit("outbound.accepted", Some(new.instance), subject(new, state));
     Ok(OutboundOutcome::Accepted { send: no, state })
+}
+
+/// Questions of one instance that may be open or queued at a time: a person has one floor, and nobody may fill the way to it.
+const QUESTIONS_MAX: i64 = 200;
+
+fn may_ask(tx: &mut impl Tx, new: &NewSend) -> Result<(), Stop> {
+    let sql = "SELECT count(*) FROM topics t JOIN sends s ON s.no = t.send WHERE t.state > 0 AND t.state < 3 AND s.instance = ?";
+    let open = tx.one(sql, values![new.instance.0], |row| row.get::<i64>(0))?.unwrap_or(0);
+    if open < QUESTIONS_MAX {
+        return Ok(());
+    }
+    Err(Refusal::Full { what: "open_questions", limit: QUESTIONS_MAX.cast_unsigned() }.into())
 }
 
 // What a new send meets, read in one statement.

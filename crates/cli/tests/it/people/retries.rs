@@ -1,0 +1,154 @@
+//! Trying again: what may be, when, how often, and that nobody else waits for it. Most by a clock of the test's own; a message to
+//! somebody else that arrives shows that the outbox has looked at that clock.
+
+use super::standin::{Answer, SECRET, StandIn, pause};
+use super::{Desk, by_clock, by_id, in_time, notice, options, with};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use switchboard_channels::fake::{CAPABILITIES, Script};
+use switchboard_channels::webhook::{Settings, Webhook};
+use switchboard_core::SecretString;
+use switchboard_core::port::channel::{FailureClass, NotSent};
+use switchboard_core::time::SystemClock;
+
+fn failing(class: FailureClass, retry_after_ms: Option<u64>) -> Script {
+    Script::NotSent(NotSent { retry_after_ms, ..NotSent::new(class, "not now") })
+}
+
+/// Attempts that Ada's address has seen.
+fn for_ada(desk: &Desk) -> usize {
+    desk.network.attempts().iter().filter(|attempt| attempt.to.handle == "ada").count()
+}
+
+/// Ben gets something: the outbox has looked.
+async fn looked(desk: &Desk) {
+    let before = desk.network.accepted().len();
+    desk.sent(&notice("ben", "are you there?")).await;
+    in_time(desk.network.until_accepted(before + 1)).await;
+}
+
+#[tokio::test]
+async fn a_service_that_asks_to_wait_is_left_alone_for_so_long_and_others_are_served() {
+    let (options, clock) = by_clock();
+    let desk = Desk::with(options, CAPABILITIES).await;
+    desk.network.script([failing(FailureClass::Throttled, Some(7000))]);
+    let first = desk.sent(&notice("ada", "1")).await;
+    in_time(desk.network.until_attempts(1)).await;
+    let shown = desk.until_shown(&first["send_id"], |shown| shown["attempts"][0]["outcome"] == "retry").await;
+    assert_eq!(shown["parts"][0]["fails"], 0, "waiting on request is no failure: {shown}");
+    let second = desk.sent(&notice("ada", "2")).await;
+    for ms in [0, 3000, 3999] {
+        clock.advance(ms);
+        looked(&desk).await;
+        assert_eq!(for_ada(&desk), 1, "nothing to Ada within the 7 s, also not what is behind it");
+    }
+    clock.advance(2000); // 7 s and what is random
+    for receipt in [&first, &second] {
+        desk.until(&receipt["send_id"], "delivered").await;
+    }
+    let texts: Vec<_> = desk
+        .network
+        .accepted()
+        .into_iter()
+        .filter(|one| one.to.handle == "ada")
+        .map(|one| one.part.text)
+        .collect();
+    assert_eq!(texts, ["1", "2"], "in order");
+}
+
+#[tokio::test]
+async fn a_target_that_never_works_is_given_up_and_holds_up_nobody() {
+    let (options, clock) = by_clock();
+    let mut desk = Desk::with(options, CAPABILITIES).await;
+    desk.network.script((0..8).map(|_| failing(FailureClass::Transient, None)));
+    let receipt = desk.sent(&notice("ada", "to nowhere")).await;
+    for attempt in 1..=8 {
+        desk.until_shown(&receipt["send_id"], |shown| shown["attempts"].as_array().unwrap().len() == attempt)
+            .await;
+        if attempt == 4 {
+            desk = desk.restart().await; // attempts are counted in the store
+        }
+        clock.advance(30 * 60 * 1000);
+    }
+    let shown = desk.until(&receipt["send_id"], "dead").await;
+    assert_eq!((&shown["parts"][0]["attempts"], &shown["reason"]), (&json!(8), &json!("not now")), "{shown}");
+    looked(&desk).await;
+    assert_eq!(for_ada(&desk), 8);
+    assert_eq!(desk.ledger().await["dead"], 1);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_trying() {
+    let (options, clock) = by_clock();
+    let now_ms = |clock: &switchboard_core::time::ManualClock| switchboard_core::time::Clock::wall_ms(clock);
+    let desk = Desk::with(options, CAPABILITIES).await;
+    desk.network.script([failing(FailureClass::Transient, Some(60_000))]);
+    let call = with(notice("ada", "in time or never"), &json!({ "deadline_ms": now_ms(&clock) + 30_000 }));
+    let receipt = desk.sent(&call).await;
+    let shown = desk.until(&receipt["send_id"], "expired").await;
+    assert!(
+        shown["reason"].as_str().unwrap().contains("its deadline passes before it can be tried again"),
+        "{shown}"
+    );
+    clock.advance(600_000);
+    looked(&desk).await;
+    assert_eq!(for_ada(&desk), 1);
+    assert_eq!(desk.ledger().await["expired"], 1);
+}
+
+async fn with_webhook(answers: impl IntoIterator<Item = Answer>) -> (Desk, Arc<StandIn>) {
+    let standin = StandIn::start(answers).await;
+    let secrets = vec![SecretString::from(SECRET.to_owned())];
+    let target = SecretString::from(standin.url.clone());
+    let mut settings = Settings::new("hook", target, secrets, Arc::new(SystemClock::default()));
+    settings.allow_private_targets = true;
+    let mut desk = Desk::with(options(), by_id()).await;
+    desk.add(Arc::new(Webhook::new(settings).unwrap()), false).await;
+    (desk, standin)
+}
+
+fn hook(body: &str) -> Value {
+    with(notice("ada", body), &json!({ "channel": "hook" }))
+}
+
+/// The receiver fails after it has taken the message, hangs up on the next, and takes the third for a repeat.
+#[tokio::test]
+async fn a_webhook_that_fails_after_taking_it_sees_one_id_and_the_same_bytes() {
+    let (desk, standin) = with_webhook([Answer::Status(500, ""), Answer::HangUp]).await;
+    let receipt = desk.sent(&hook("once")).await;
+    desk.until(&receipt["send_id"], "delivered").await;
+    let came = standin.came();
+    assert_eq!(came.len(), 3);
+    assert!(came.iter().all(|one| (&one.id, &one.body) == (&came[0].id, &came[0].body)), "{came:?}");
+    assert_eq!(came.iter().map(|one| one.attempt.as_str()).collect::<Vec<_>>(), ["1", "2", "3"]);
+    assert!(String::from_utf8_lossy(&came[0].body).contains("once"));
+}
+
+#[tokio::test]
+async fn a_webhook_that_asks_to_wait_gets_nothing_sooner() {
+    let (desk, standin) = with_webhook([Answer::Status(429, "retry-after: 2\r\n")]).await;
+    let receipt = desk.sent(&hook("patience")).await;
+    let shown = desk.until(&receipt["send_id"], "delivered").await;
+    let came = standin.came();
+    assert_eq!((came.len(), &shown["parts"][0]["fails"]), (2, &json!(0)), "{shown}");
+    assert!(pause(&came) >= Duration::from_secs(2), "{:?}", pause(&came));
+    assert!(shown["attempts"][0]["reason"].as_str().unwrap().contains("429"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_gone_is_not_written_to_again_until_somebody_says_so() {
+    let (desk, standin) = with_webhook([Answer::Status(410, "")]).await;
+    let receipt = desk.sent(&hook("still there?")).await;
+    assert_eq!(receipt["state"], "dead", "{receipt}");
+    let refused = desk.send(&hook("hello?")).await;
+    assert_eq!(
+        (refused.status, refused.json()["error"]["reason"].clone()),
+        (403, json!("suppressed")),
+        "{}",
+        refused.text
+    );
+    assert_eq!(standin.came().len(), 1);
+    assert_eq!(desk.allow("hook", "ada", true).await.status, 200);
+    assert_eq!(desk.sent(&hook("hello!")).await["delivered"], true);
+}

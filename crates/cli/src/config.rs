@@ -147,6 +147,7 @@ const CHANNEL_EXAMPLE: &str = r#"
 # smtp_url = "smtp://mail.example.org"
 # imap_url = "imaps://mail.example.org"
 # from = "Switchboard <hub@example.org>"
+# reply_to = "hub+{token}@example.org"
 # user = "hub@example.org"
 # password_file = "/run/secrets/hub-mail"
 #

@@ -1,7 +1,7 @@
 //! E-mail: questions go out by SMTP, answers come in by IMAP.
 //!
 //! Out: [`prepare`] makes text and HTML of a draft, [`compose`] the bytes of the mail, [`outbound`] and [`smtp`] the conversation with the
-//! relay. In: [`inbound`] reads the mailbox, [`read`] makes of a mail's bytes what the port takes: who it is from ([`origin`]), the person's own
+//! relay. In: [`inbound`] reads the mailbox, [`read`] makes of a mail's bytes what the port takes: who it is from ([`origin`], [`results`]), the person's own
 //! [`words`], or a [`bounce`]. [`secret`] ties the two together: who answers to the address that one mail alone named has had that mail.
 
 mod address;
@@ -13,6 +13,7 @@ mod origin;
 mod outbound;
 mod prepare;
 mod read;
+mod results;
 mod secret;
 mod settings;
 mod smtp;
@@ -59,14 +60,18 @@ impl Email {
         let trust = net::Trust::new(settings.ca_file.as_deref())?;
         let reply =
             settings.reply.map(|reply| secret::ReplyAddress::new(&reply.template, reply.key)).transpose()?;
+        let authserv_id = settings.authserv_id.map(|id| id.trim().to_ascii_lowercase());
+        let authserv_id = authserv_id.filter(|id| !id.is_empty());
+        if settings.imap.is_some() && reply.is_none() && authserv_id.is_none() {
+            // Only what a verified sender says answers anything.
+            let template = from.replacen('@', "+{token}@", 1);
+            return Err(format!(
+                "answers would be read, and nobody could be known to have written them: give reply_to = {template:?}, or authserv_id if the mail server writes Authentication-Results"
+            ));
+        }
         let relay_dedups = settings.smtp.relay_dedups;
         let sender = compose::Sender { from: from.clone(), name: settings.from_name };
-        let reader = read::Reader {
-            channel: settings.name.clone(),
-            from,
-            reply: reply.clone(),
-            authserv_id: settings.authserv_id.map(|id| id.trim().to_ascii_lowercase()),
-        };
+        let reader = read::Reader { channel: settings.name.clone(), from, reply: reply.clone(), authserv_id };
         let outbound = outbound::Outbound::new(settings.smtp, trust.clone(), sender, reply, clock.clone());
         let outbound = Arc::new(outbound);
         let make = |imap| inbound::Mailbox::new(imap, trust, reader, outbound.clone(), clock, entropy);

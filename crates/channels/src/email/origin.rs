@@ -3,6 +3,7 @@
 
 use super::address;
 use super::compose::OWN_HEADER;
+use super::results::{self, Method};
 use mail_parser::Message;
 use switchboard_core::port::channel::Origin;
 
@@ -38,7 +39,7 @@ pub(super) fn is_automatic(mail: &Message<'_>, from: &str, ours: &str) -> bool {
 pub(super) enum Verdict {
     /// The domain of the sender's address stands for the mail.
     Passed,
-    /// The domain says that the mail is not from it.
+    /// The domain says that the mail is not from it, or it cannot be told what is said.
     Failed,
     /// Neither.
     Nothing,
@@ -47,39 +48,44 @@ pub(super) enum Verdict {
 /// Only the topmost header counts, and only if the trusted server has written it: any other may have come with the mail.
 pub(super) fn verdict(mail: &Message<'_>, authserv_id: &str, from: &str) -> Verdict {
     let Some(header) = raw(mail, "Authentication-Results").next() else { return Verdict::Nothing };
-    let header = without_comments(header).to_ascii_lowercase();
-    let mut methods = header.split(';').map(str::trim);
-    let server = methods.next().and_then(|first| first.split_whitespace().next());
-    if server != Some(authserv_id) {
+    let results = results::read(header);
+    if results.server != authserv_id {
         return Verdict::Nothing;
     }
-    let domain = address::domain(from);
-    let results: Vec<_> = methods.map(|method| result(method, domain)).collect();
-    if results.contains(&Verdict::Failed) {
+    // Somebody's quote may hide what the server has against the mail.
+    if !results.whole {
         return Verdict::Failed;
     }
-    if results.contains(&Verdict::Passed) { Verdict::Passed } else { Verdict::Nothing }
-}
-
-fn result(method: &str, domain: &str) -> Verdict {
-    let property = |name: &str| {
-        method
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
-            .map(|value| value.trim_matches('"'))
-    };
-    match (property("dmarc"), property("dkim")) {
-        (Some("pass"), _) if property("header.from").is_none_or(|from| from == domain) => Verdict::Passed,
-        (Some("fail"), _) => Verdict::Failed,
-        (None, Some("pass")) if signer(&property).is_some_and(|signer| is_aligned(signer, domain)) => {
-            Verdict::Passed
-        }
-        _ => Verdict::Nothing,
+    let domain = address::domain(from);
+    let verdicts: Vec<_> = results.methods.iter().map(|method| result(method, domain)).collect();
+    if verdicts.contains(&Verdict::Failed) {
+        return Verdict::Failed;
     }
+    if verdicts.contains(&Verdict::Passed) { Verdict::Passed } else { Verdict::Nothing }
 }
 
-fn signer<'m>(property: &impl Fn(&str) -> Option<&'m str>) -> Option<&'m str> {
-    property("header.d").or_else(|| property("header.i").and_then(|identity| identity.rsplit('@').next()))
+fn result(method: &Method, domain: &str) -> Verdict {
+    let passed = match (method.name.as_str(), method.result.as_str()) {
+        ("dmarc", "fail") => return Verdict::Failed,
+        // A pass that does not say whose it is may be that of any domain.
+        ("dmarc", "pass") => all(method.values("header.from"), |from| from == domain),
+        ("dkim", "pass") => is_signed(method, domain),
+        _ => false,
+    };
+    if passed { Verdict::Passed } else { Verdict::Nothing }
+}
+
+fn is_signed(method: &Method, domain: &str) -> bool {
+    let aligned = |signer: &str| is_aligned(signer, domain);
+    if method.values("header.d").next().is_some() {
+        return all(method.values("header.d"), aligned);
+    }
+    all(method.values("header.i"), |identity| identity.rsplit('@').next().is_some_and(aligned))
+}
+
+/// Whether there are values and all are good: of two that differ one is somebody else's.
+fn all<'m>(mut values: impl Iterator<Item = &'m str>, good: impl Fn(&str) -> bool) -> bool {
+    values.next().is_some_and(&good) && values.all(good)
 }
 
 /// Relaxed alignment (RFC 7489, 3.1.1) without a list of public suffixes: the signer is the domain or above it. Nobody signs for a top-level
@@ -87,20 +93,6 @@ fn signer<'m>(property: &impl Fn(&str) -> Option<&'m str>) -> Option<&'m str> {
 fn is_aligned(signer: &str, domain: &str) -> bool {
     let above = domain.strip_suffix(signer).is_some_and(|rest| rest.ends_with('.'));
     signer == domain || above && signer.contains('.')
-}
-
-fn without_comments(value: &str) -> String {
-    let mut depth = 0_usize;
-    let mut out = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            c if depth == 0 => out.push(c),
-            _ => {}
-        }
-    }
-    out
 }
 
 /// The origin of a mail that no machine wrote.
@@ -158,6 +150,30 @@ mod tests {
             (String::new(), Verdict::Nothing),
         ] {
             assert_eq!(verdict_of(&headers), expected, "{headers}");
+        }
+    }
+
+    #[test]
+    fn what_the_sender_can_put_into_an_address_is_no_verdict() {
+        let ours = "Authentication-Results: mx.ours.test;";
+        let good = "header.from=mail.example.org";
+        for (results, expected) in [
+            (format!("spf=pass smtp.mailfrom=\"x; dmarc=pass {good} y\"@evil.test"), Verdict::Nothing),
+            (format!("spf=pass smtp.mailfrom=\"x\\\"; dmarc=pass {good} y\"@evil.test"), Verdict::Nothing),
+            (format!("spf=pass smtp.mailfrom=x dmarc=pass {good}"), Verdict::Nothing),
+            (format!("spf=pass smtp.mailfrom=\"x(\"@evil.test; dmarc=fail {good}"), Verdict::Failed),
+            (format!("spf=pass smtp.mailfrom=\"x@evil.test; dmarc=fail {good}"), Verdict::Failed),
+            (format!("spf=pass (x; \" y) smtp.mailfrom=z; dmarc=pass {good}"), Verdict::Passed),
+            ("dmarc=pass header.from=\"mail.example.org\"".to_owned(), Verdict::Passed),
+            (format!("dmarc = pass (a) {good}"), Verdict::Passed),
+            (format!("dmarc/1=fail {good}"), Verdict::Failed),
+            ("dmarc=pass".to_owned(), Verdict::Nothing),
+            ("dmarc=pass (header.from=mail.example.org)".to_owned(), Verdict::Nothing),
+            (format!("dmarc=pass {good} header.from=evil.test"), Verdict::Nothing),
+            ("dkim=pass header.d=evil.test header.d=example.org".to_owned(), Verdict::Nothing),
+            ("dkim=pass header.i=\"@example.org\"@evil.test".to_owned(), Verdict::Nothing),
+        ] {
+            assert_eq!(verdict_of(&format!("{ours} {results}\r\n")), expected, "{results}");
         }
     }
 

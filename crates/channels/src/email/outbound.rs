@@ -16,6 +16,7 @@ use switchboard_core::port::channel::{
 };
 use switchboard_core::time::Clock;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// How long a connection is kept without use; relays end theirs after five minutes (RFC 5321, 4.5.3.2.7).
 const IDLE_MAX: Duration = Duration::from_mins(1);
@@ -118,8 +119,10 @@ impl Outbound {
             Ok(content) => content,
             Err(reason) => return Performed::NotSent(NotSent::new(FailureClass::Permanent, reason)),
         };
-        let Ok(_place) = self.places.acquire().await else {
-            return Performed::NotSent(NotSent::new(FailureClass::Transient, "the channel is closing"));
+        // Nobody has been reached yet: the hub's own bound would not know that.
+        let Ok(Ok(_place)) = timeout(self.smtp.queue_timeout, self.places.acquire()).await else {
+            let reason = "all connections to the relay are busy";
+            return Performed::NotSent(NotSent::new(FailureClass::Transient, reason));
         };
         let mut connection = match self.connection().await {
             Ok(connection) => connection,

@@ -10,8 +10,10 @@ use sha2::Sha256;
 use std::fmt;
 use switchboard_core::ids::base32;
 
-/// Bytes of the HMAC that stand in the address.
+/// Bytes of the HMAC that stand in the address: 80 bits, the least that is safe against guessing.
 const PROOF_BYTES: usize = 10;
+/// A token of the length that the hub's have: the id of a mail's only part, and a proof.
+const TOKEN_SAMPLE: &str = "snd_00000000000000000000000000-1.0000000000000000";
 /// Longest local part (RFC 5321, 4.5.3.1.1).
 const LOCAL_BYTES_MAX: usize = 64;
 const PLACEHOLDER: &str = "{token}";
@@ -52,16 +54,23 @@ pub(super) struct Token {
 }
 
 impl ReplyAddress {
-    /// `template` is an address with `{token}` once before its `@`.
+    /// `template` is an address with `{token}` once before its `@`, and with room for it there.
     pub fn new(template: &str, key: ReplyKey) -> Result<Self, String> {
         let refused = |why: String| format!("reply_to: {why}; it looks like 'answers+{{token}}@example.org'");
         let (before, after) =
             template.split_once(PLACEHOLDER).ok_or_else(|| refused("it has no '{token}'".to_owned()))?;
-        if !after.contains('@') {
+        let Some((behind, _)) = after.split_once('@') else {
             return Err(refused("'{token}' must stand before the '@'".to_owned()));
+        };
+        let beside = before.trim_start().to_lowercase().len() + behind.to_lowercase().len();
+        let room = LOCAL_BYTES_MAX - TOKEN_SAMPLE.len();
+        if beside > room {
+            return Err(refused(format!(
+                "{room} bytes may stand beside '{{token}}' before the '@', and there are {beside}"
+            )));
         }
-        let whole = address::normalise(&format!("{before}0.0{after}")).map_err(refused)?;
-        let (before, after) = whole.split_once("0.0").unwrap_or_default();
+        let whole = address::normalise(&format!("{before}{TOKEN_SAMPLE}{after}")).map_err(refused)?;
+        let (before, after) = whole.split_once(TOKEN_SAMPLE).unwrap_or_default();
         Ok(Self { before: before.to_owned(), after: after.to_owned(), key })
     }
 
@@ -103,6 +112,8 @@ impl ReplyAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switchboard_core::outbound::send::delivery_id;
+    use switchboard_core::random::{self, SystemEntropy};
 
     const DELIVERY: &str = "dlv_01kb9r7c8gz2v5t0x3m4n6p7qs";
 
@@ -129,6 +140,26 @@ mod tests {
         ] {
             assert!(!ours.proves(&cut, "ada@example.net"));
         }
+    }
+
+    #[test]
+    fn a_template_that_is_accepted_has_room_for_what_the_hub_sends() {
+        let send = random::public_id("snd", &SystemEntropy, 1_800_000_000_000);
+        let delivery = delivery_id(&send, 1);
+        let token = format!("{delivery}.{}", made(1).proof(&delivery, "ada@example.net"));
+        assert_eq!(token.len(), TOKEN_SAMPLE.len());
+        for fits in ["a-name-of-fift+{token}@example.org", "sw+{token}.twelve.more@example.org"] {
+            let ours = ReplyAddress::new(fits, ReplyKey::new([1; 32])).unwrap();
+            let address = ours.make(&delivery, "ada@example.net").unwrap();
+            assert_eq!(address::normalise(&address).as_deref(), Ok(address.as_str()));
+            assert!(ours.proves(&ours.read(&address).unwrap(), "ada@example.net"));
+        }
+        for long in ["a-name-of-sixtee+{token}@example.org", "sw+{token}.thirteen.more@example.org"] {
+            let refused = ReplyAddress::new(long, ReplyKey::new([1; 32])).unwrap_err();
+            assert!(refused.starts_with("reply_to: 15 bytes may stand beside '{token}'"), "{refused}");
+        }
+        let zeros = ReplyAddress::new("0.0+{token}@example.org", ReplyKey::new([1; 32])).unwrap();
+        assert!(zeros.make(&delivery, "ada@example.net").unwrap().starts_with("0.0+snd_"));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Smtp {
     pub relay_dedups: bool,
     /// Connections to it at a time, 1 at least.
     pub connections_max: usize,
+    /// Time to wait for one of them to become free.
+    pub queue_timeout: Duration,
     /// Time to connect, TLS included.
     pub connect_timeout: Duration,
     /// Time for the reply to one command.
@@ -60,7 +62,7 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// The relay with the usual bounds: 4 connections, 15 s to connect, 30 s a command, 2 min a mail.
+    /// The relay with the usual bounds: 4 connections, 20 s to wait for one, 15 s to connect, 30 s a command, 2 min a mail.
     #[must_use]
     pub fn new(server: Server) -> Self {
         Self {
@@ -68,6 +70,7 @@ impl Smtp {
             hello: None,
             relay_dedups: false,
             connections_max: 4,
+            queue_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(15),
             command_timeout: Duration::from_secs(30),
             data_timeout: Duration::from_mins(2),
@@ -110,7 +113,8 @@ impl Imap {
 /// The secret reply addresses.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// An address whose mail reaches the folder that is read, with `{token}` before its `@`: `answers+{token}@example.org`.
+    /// An address whose mail reaches the folder that is read, with `{token}` before its `@`: `answers+{token}@example.org`. 15 bytes may stand
+    /// beside the token there.
     pub template: String,
     /// The key of the proofs.
     pub key: ReplyKey,
@@ -127,7 +131,7 @@ pub struct Settings {
     pub from_name: Option<String>,
     /// How mail goes out.
     pub smtp: Smtp,
-    /// How answers come in; none do when absent.
+    /// How answers come in; none do when absent. Needs `reply` or `authserv_id`: answers of people who are not known for sure count for nothing.
     pub imap: Option<Imap>,
     /// The secret reply addresses; answers go to `from` when absent.
     pub reply: Option<Reply>,

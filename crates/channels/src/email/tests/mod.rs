@@ -63,6 +63,26 @@ fn settings_that_cannot_work_are_named() {
 }
 
 #[test]
+fn answers_are_not_read_where_nobody_can_be_known() {
+    let made = |reply: bool, authserv_id: Option<&str>| {
+        let mut settings = settings(Smtp::new(server(25)));
+        settings.imap = Some(Imap::new(server(143)));
+        settings.reply = settings.reply.filter(|_| reply);
+        settings.authserv_id = authserv_id.map(Into::into);
+        Email::new(settings, Arc::new(ManualClock::at(0)), Arc::new(SystemEntropy))
+    };
+    for neither in [None, Some(" ")] {
+        let refused = made(false, neither).expect_err("nobody could be verified");
+        assert!(refused.contains("reply_to = \"hub+{token}@example.org\""), "{refused}");
+        assert!(refused.contains("authserv_id"), "{refused}");
+    }
+    assert!(made(true, None).is_ok() && made(false, Some("mx.example.org")).is_ok());
+    let mut outward = settings(Smtp::new(server(25)));
+    (outward.reply, outward.authserv_id) = (None, None);
+    assert!(!email(outward).capabilities().answers, "without a mailbox there is nothing to know");
+}
+
+#[test]
 fn capabilities_say_what_is_set_up() {
     let plain = email(settings(Smtp::new(server(25))));
     assert!(!plain.capabilities().answers && plain.capabilities().dedup == Dedup::None);

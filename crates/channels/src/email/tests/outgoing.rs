@@ -216,6 +216,21 @@ async fn connections_are_kept_and_one_that_ended_is_replaced_before_anything_is_
 }
 
 #[tokio::test]
+async fn an_attempt_that_gets_no_connection_has_sent_nothing() {
+    let (port, heard) = relay(vec![vec![HI, HELLO, OK, OK, GO, Step::Hang]]).await;
+    let queue_timeout = Duration::from_millis(50);
+    let smtp = Smtp { connections_max: 1, queue_timeout, ..impatient(port) };
+    let email = email(settings(smtp));
+    let (first, second) =
+        tokio::join!(perform(&email, attempt(&email, "x")), perform(&email, attempt(&email, "x")));
+    assert!(matches!(first, Performed::Unknown { .. }), "{first:?}");
+    assert_eq!(class(&second), Some(FailureClass::Transient), "{second:?}");
+    assert!(format!("{second:?}").contains("all connections to the relay are busy"), "{second:?}");
+    drop(email);
+    assert_eq!(said(heard).await.matches("EHLO").count(), 1);
+}
+
+#[tokio::test]
 async fn the_conversation_is_what_was_recorded() {
     let body = "# Deploy\n\n**Version 2** is ready, see [the plan](https://x.test/plan?a=1&b=2).\n\n.\n..dots\n\n- Grüße, 東京 👩‍👩‍👧‍👦\n- <script>alert(1)</script>\n\n```sh\nrm -rf /tmp/x\n```\n";
     let button =

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -40,8 +41,17 @@ class Page:
 
     def until(self, condition, what: str):
         """What the condition gives once it gives something."""
-        wait = WebDriverWait(self.driver, SEEN_WITHIN_S, poll_frequency=0.1)
-        return wait.until(lambda _: condition(), f"{what}\n{self.path}\n{self.text}")
+        # The page is kept fresh: what was found may be gone the next moment.
+        gone = [StaleElementReferenceException]
+        wait = WebDriverWait(self.driver, SEEN_WITHIN_S, poll_frequency=0.1, ignored_exceptions=gone)
+        try:
+            return wait.until(lambda _: condition())
+        except TimeoutException:
+            raise AssertionError(f"{what}\n{self.path}\n{self.text}") from None
+
+    def at(self, path: str) -> None:
+        """Waits until it is there: a press goes somewhere in its own time."""
+        self.until(lambda: self.path == path, f"it is not at {path}")
 
     def says(self, text: str) -> None:
         """Waits until a text can be read."""
@@ -49,11 +59,15 @@ class Page:
 
     def press(self, label: str, within: str = "main") -> None:
         """Presses the button with this label."""
-        for button in self.driver.find_elements(By.CSS_SELECTOR, f"{within} button"):
-            if button.is_displayed() and button.text.splitlines()[:1] == [label]:
-                button.click()
-                return
-        raise AssertionError(f"no button {label!r} on {self.path}:\n{self.text}")
+
+        def pressed() -> bool:
+            for button in self.driver.find_elements(By.CSS_SELECTOR, f"{within} button"):
+                if button.is_displayed() and button.text.splitlines()[:1] == [label]:
+                    button.click()
+                    return True
+            return False
+
+        self.until(pressed, f"there is no button {label!r}")
 
     def type(self, css: str, text: str) -> None:
         """Types into a field in place of what stands there."""

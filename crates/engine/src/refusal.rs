@@ -141,6 +141,18 @@ pub fn closed(what: &str) -> Detail {
     Detail::new(Code::InvalidState, message).reason("closed").sb("SB0134")
 }
 
+/// A message to a person is not where it would have to be for this; `detail` names the state as tasks do.
+#[must_use]
+pub fn not_in_state(detail: &Detail) -> Detail {
+    let state =
+        detail.message.trim_start_matches("The task is ").split(';').next().unwrap_or_default().to_owned();
+    let message = format!(
+        "This is {state}: only what is dead or unknown can be tried again, only what has not ended can be given up, and only an open \
+         or queued question can be taken back."
+    );
+    Detail::new(Code::InvalidState, message).reason("state").sb("SB0134")
+}
+
 /// A rate limit is used up; nothing was taken from any.
 #[must_use]
 pub fn limit_reached(rule: &str, retry_after_ms: i64) -> Detail {

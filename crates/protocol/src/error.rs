@@ -225,6 +225,13 @@ impl Detail {
         }))
     }
 
+    /// The same with another sentence.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
     setters! {
         /// Set our own code, `SB0042`.
         sb: String,

@@ -345,6 +345,12 @@ pub struct Conversation {
     /// Why it is there, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Short code by which people name the question: `SB-` and six letters.
+    #[serde(default)]
+    pub code: String,
+    /// Answers that it offers; any other words are an answer as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
     /// The channel.
     pub channel: String,
     /// The address as the asker wrote it.

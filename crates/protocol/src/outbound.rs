@@ -28,6 +28,9 @@ pub struct SendView {
     pub body: String,
     /// Short code.
     pub code: String,
+    /// Answers that it offers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
     /// Its topic, when it is a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic_id: Option<String>,

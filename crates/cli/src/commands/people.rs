@@ -44,7 +44,14 @@ pub async fn send(api: &Api, output: Output, send: &Send, text: &str) -> Result<
     params.insert("message_kind".into(), "notice".into());
     let receipt: MessageReceipt = api.post(&called(api, SEND, &send.envelope), &params).await?;
     output.show(&receipt, told);
-    Ok(())
+    match receipt.state.as_deref() {
+        Some("dead" | "refused" | "expired" | "unknown") => {
+            let id = receipt.send_id.unwrap_or_default();
+            Err(Failure::new(Exit::No, "SB0209", "The message was not delivered.".to_owned())
+                .next(format!("see why, and what can be done: `switchboard outbound show {id}`")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn called(api: &Api, path: &str, envelope: &Envelope) -> String {
@@ -95,9 +102,15 @@ async fn mail_channel(api: &Api) -> Result<String, Failure> {
 
 fn told(receipt: &MessageReceipt) -> String {
     let id = receipt.send_id.as_deref().unwrap_or("it");
+    let ended = matches!(receipt.state.as_deref(), Some("dead" | "refused" | "expired" | "unknown"));
     let again = if receipt.deduplicated { "Sent before under this key: " } else { "" };
     match (&receipt.reason, receipt.delivered) {
         (_, true) => format!("{again}{id} has arrived on {}.\n", receipt.channel),
+        (Some(reason), false) if ended => format!("{again}{id} has not arrived: {}.\n", line(reason)),
+        (Some(_), false) if receipt.state.as_deref() == Some("held") => {
+            let approval = receipt.approval_id.as_deref().unwrap_or_default();
+            format!("{again}{id} waits for an approval: switchboard approval approve {approval}\n")
+        }
         (Some(reason), false) => format!("{again}{id} has not arrived yet: {}.\n", line(reason)),
         (None, false) => format!("{again}{id} has not arrived yet.\n"),
     }
@@ -219,15 +232,17 @@ pub async fn questions(api: &Api, output: Output) -> Result<(), Failure> {
             .map(|topic| {
                 let asked = topic.messages.first();
                 vec![
+                    topic.code.clone(),
                     topic.topic_id.clone(),
                     topic.state.clone(),
                     line(&topic.to),
                     asked.map(|asked| line(&asked.from)).unwrap_or_default(),
                     asked.map(|asked| short(&asked.text)).unwrap_or_default(),
+                    topic.choices.join(" / "),
                 ]
             })
             .collect();
-        terminal::table(&["TOPIC", "STATE", "TO", "FROM", "QUESTION"], &rows)
+        terminal::table(&["CODE", "TOPIC", "STATE", "TO", "FROM", "QUESTION", "CHOICES"], &rows)
     });
     Ok(())
 }
@@ -341,6 +356,9 @@ fn shown(found: &SendWhole) -> String {
         send.code,
         terminal::fenced(&send.body)
     );
+    if !send.choices.is_empty() {
+        let _ = writeln!(text, "Answers offered: {}\n", line(&send.choices.join(" / ")));
+    }
     for sentence in &found.why {
         let _ = writeln!(text, "{}", line(sentence));
     }

@@ -39,7 +39,7 @@ pub struct Channel {
     pub target: Option<String>,
     /// webhook: the variable that holds the target, where the address itself is a secret.
     pub target_env: Option<String>,
-    /// webhook: the variable that holds the secret, `whsec_…`; several with commas while keys are changed.
+    /// webhook: the variable that holds the secret, `whsec_…`; several with spaces while keys are changed.
     pub secret_env: Option<String>,
     /// webhook: the file (mode 0600) that holds it.
     pub secret_file: Option<String>,

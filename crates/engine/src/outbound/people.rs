@@ -118,7 +118,12 @@ pub async fn withdraw(hub: &Hub, topic_id: &str, instance: Option<InstanceNo>) -
 }
 
 async fn settled(hub: &Hub, write: OutboundWrite, field: &str) -> Result<Touched, Detail> {
-    match hub.commit_outbound(write).await.map_err(|detail| named(detail, field))? {
+    let outcome = hub.commit_outbound(write).await.map_err(|detail| match detail.sb.as_deref() {
+        // The state that is in the way, in the words of this plane.
+        Some("SB0125") => refusal::not_in_state(&detail),
+        _ => named(detail, field),
+    });
+    match outcome? {
         OutboundOutcome::Settled(touched) => Ok(touched),
         _ => Err(refusal::not_found(field, "No such thing here.")),
     }
@@ -174,6 +179,11 @@ pub async fn set_consent(
     by: &str,
 ) -> Result<Address, Detail> {
     let known = configured(hub, channel)?;
+    if known.kind() == CONSOLE {
+        let message =
+            "On the console the people of the organization can be reached without pairing, and nobody else.";
+        return Err(refusal::bad_field("channel", message));
+    }
     let handle = known.normalise(kind, to).map_err(|sentence| refusal::bad_field("to", sentence))?;
     let to = Address { kind, handle };
     let state = if allow { ConsentState::Allowed } else { ConsentState::Revoked };

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::digest::framed;
 use switchboard_core::limits::QUESTION_DEADLINE_MS_MAX;
+use switchboard_core::outbound::gate::Consent;
 use switchboard_core::outbound::reply::{CODE_LEN, code};
 use switchboard_core::outbound::send::SendState;
 use switchboard_core::outbound::write::{
@@ -277,6 +278,7 @@ pub(super) fn consent_rule(channel: &dyn Channel) -> ConsentRule {
 // `None` when the short code is taken.
 async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail> {
     let mut receipt = view::accepted(&new);
+    let missing = not_reachable(hub, &new);
     let asks = approval_requests(hub, &new);
     let mut writes = vec![Write::Outbound(OutboundWrite::Submit(Box::new(new)))];
     // In one transaction: what is held is never without those who are asked. They refer to it, and go nowhere when it is not there.
@@ -318,9 +320,36 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail
         Some(Outcome::Refused(Refusal::DeadlinePast)) => {
             Err(refusal::of(&Refusal::DeadlinePast).field("deadline_ms"))
         }
+        Some(Outcome::Refused(Refusal::NoConsent(Consent::Missing))) => Err(missing),
         Some(Outcome::Refused(other)) => Err(refusal::of(&other)),
         _ => Err(refusal::store(&no_outcome())),
     }
+}
+
+// Why nobody is reached there, and what would change that on this channel.
+fn not_reachable(hub: &Hub, new: &NewSend) -> Detail {
+    let (channel, to) = (&new.channel, &new.to_text);
+    let detail = refusal::no_consent(Consent::Missing);
+    if new.consent == ConsentRule::Person {
+        let message =
+            format!("Nobody of this organization is named {to:?}; `switchboard channels` lists who is.");
+        return Detail::new(Code::NotFound, message).field("to").reason("unknown_person").sb("SB0131");
+    }
+    let shared = if new.to.kind == AddressKind::Channel { " --shared" } else { "" };
+    let allow = format!("`switchboard pair allow --channel {channel} --to {to}{shared}`");
+    let answers =
+        hub.outbound.registry.configured(channel).is_some_and(|channel| channel.capabilities().answers);
+    let message = if answers && shared.is_empty() {
+        format!(
+            "{to} has not agreed to be reached on {channel}: pair the person (`switchboard pair start --channel {channel}`), or let an \
+             operator allow the address ({allow}; with --shared for a shared channel)."
+        )
+    } else {
+        format!(
+            "{to} may not be written to on {channel} yet: let an operator allow it ({allow}; with --shared for a shared channel)."
+        )
+    };
+    detail.with_message(message.replace(" --shared`; with --shared for a shared channel", " --shared`"))
 }
 
 fn no_outcome() -> StoreError {

@@ -203,7 +203,10 @@ pub fn told(topic: &TopicRow, send: &SendRow) -> Conversation {
         state: topic.state.as_str().into(),
         send_id: send.send_id.clone(),
         send_state: send.state.as_str().into(),
-        reason: send.reason.clone(),
+        // That it was answered is its state.
+        reason: send.reason.clone().filter(|reason| reason != send.state.as_str()),
+        code: format!("SB-{}", send.code),
+        choices: choices(&send.params),
         channel: send.channel.clone(),
         to: send.to_text.clone(),
         deadline_ms: topic.deadline_ms,
@@ -263,7 +266,7 @@ pub fn listed(send: &SendRow) -> SendView {
     SendView {
         send_id: send.send_id.clone(),
         state: send.state.as_str().into(),
-        reason: send.reason.clone(),
+        reason: send.reason.clone().filter(|reason| reason != send.state.as_str()),
         channel: send.channel.clone(),
         to: send.to_text.clone(),
         kind: send.to.kind.as_str().into(),
@@ -271,6 +274,7 @@ pub fn listed(send: &SendRow) -> SendView {
         agent: send.agent.clone(),
         body: send.body.clone(),
         code: send.code.clone(),
+        choices: choices(&send.params),
         topic_id: send.topic_id.clone(),
         rule: send.rule.clone(),
         policy: send.policy.clone(),

@@ -31,7 +31,7 @@ pub fn why(detail: &SendDetail, now_ms: WallMs) -> Vec<String> {
     for attempt in &detail.attempts {
         let reason = attempt.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
         told.push(format!(
-            "Part {}, attempt {}: {} after {} ms{reason}.",
+            "Part {}, attempt {}: {}, took {} ms{reason}.",
             attempt.part,
             attempt.attempt,
             attempt.outcome,

@@ -58,7 +58,7 @@ async fn who_is_not_paired_is_not_written_to_and_the_refusal_says_what_to_do() {
     assert!(error["message"].as_str().unwrap().contains("switchboard pair"), "{error}");
     let by_mcp =
         Mcp::open(&desk.hub, &desk.agent).await.refused("messaging_send", notice("carl", "hi")).await;
-    assert!(by_mcp.contains("Nobody has agreed"), "{by_mcp}");
+    assert!(by_mcp.contains("carl has not agreed"), "{by_mcp}");
     let agent = desk.hub.http(&desk.agent);
     let own = json!({ "channel": "chat", "to": "carl", "allow": true });
     assert_eq!(agent.post(CONSENTS, &own).await.status, 403, "an agent cannot agree for a person");

@@ -113,7 +113,7 @@ async fn the_console_reaches_people_by_name_and_nobody_else() {
         |name: &str| json!({ "channel": "console", "to": name, "body": "look", "message_kind": "notice" });
     assert_eq!(desk.sent(&to(&owner)).await["delivered"], true);
     let refused = desk.send(&to("Nobody")).await;
-    assert_eq!(refused.status, 403, "{}", refused.text);
+    assert_eq!(refused.status, 404, "{}", refused.text);
     let shared = with(to(&owner), &json!({ "kind": "channel" }));
     assert!(desk.send(&shared).await.text.contains("pass kind 'direct'"));
 }

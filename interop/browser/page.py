@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -39,21 +40,38 @@ class Page:
         return self.until(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, css)), None), css)
 
     def until(self, condition, what: str):
-        """What the condition gives once it gives something."""
-        wait = WebDriverWait(self.driver, SEEN_WITHIN_S, poll_frequency=0.1)
-        return wait.until(lambda _: condition(), f"{what}\n{self.path}\n{self.text}")
+        """What the condition gives once it gives something. A page that changes while it is looked at is looked at again."""
+        wait = WebDriverWait(self.driver, SEEN_WITHIN_S, 0.1, [StaleElementReferenceException])
+        try:
+            return wait.until(lambda _: condition())
+        except TimeoutException:
+            raise AssertionError(f"{what}\n{self.path}\n{self.text}") from None
 
     def says(self, text: str) -> None:
         """Waits until a text can be read."""
         self.until(lambda: text in self.text, f"{text!r} is not to be read")
 
     def press(self, label: str, within: str = "main") -> None:
-        """Presses the button with this label."""
-        for button in self.driver.find_elements(By.CSS_SELECTOR, f"{within} button"):
-            if button.is_displayed() and button.text.splitlines()[:1] == [label]:
-                button.click()
-                return
-        raise AssertionError(f"no button {label!r} on {self.path}:\n{self.text}")
+        """Presses the button with this label, of which the page itself takes care."""
+
+        def pressed() -> bool:
+            for button in self.driver.find_elements(By.CSS_SELECTOR, f"{within} button"):
+                if button.is_displayed() and button.text.splitlines()[:1] == [label]:
+                    button.click()
+                    return True
+            return False
+
+        self.until(pressed, f"no button {label!r}")
+
+    def submit(self, label: str, within: str = "main") -> None:
+        """Presses the button with this label, and waits until the page that it leads to has taken the place of this one."""
+        before = self.driver.find_element(By.TAG_NAME, "html").id
+        self.press(label, within)
+        self.until(lambda: self.find("html").id != before and self.is_complete(), f"{label!r} leads nowhere")
+
+    def is_complete(self) -> bool:
+        """Whether all of the page is there."""
+        return self.driver.execute_script("return document.readyState") == "complete"
 
     def type(self, css: str, text: str) -> None:
         """Types into a field in place of what stands there."""

@@ -40,25 +40,19 @@ class Page:
         return self.until(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, css)), None), css)
 
     def until(self, condition, what: str):
-        """What the condition gives once it gives something."""
-        # The page is kept fresh: what was found may be gone the next moment.
-        gone = [StaleElementReferenceException]
-        wait = WebDriverWait(self.driver, SEEN_WITHIN_S, poll_frequency=0.1, ignored_exceptions=gone)
+        """What the condition gives once it gives something. A page that changes while it is looked at is looked at again."""
+        wait = WebDriverWait(self.driver, SEEN_WITHIN_S, 0.1, [StaleElementReferenceException])
         try:
             return wait.until(lambda _: condition())
         except TimeoutException:
             raise AssertionError(f"{what}\n{self.path}\n{self.text}") from None
-
-    def at(self, path: str) -> None:
-        """Waits until it is there: a press goes somewhere in its own time."""
-        self.until(lambda: self.path == path, f"it is not at {path}")
 
     def says(self, text: str) -> None:
         """Waits until a text can be read."""
         self.until(lambda: text in self.text, f"{text!r} is not to be read")
 
     def press(self, label: str, within: str = "main") -> None:
-        """Presses the button with this label."""
+        """Presses the button with this label, of which the page itself takes care."""
 
         def pressed() -> bool:
             for button in self.driver.find_elements(By.CSS_SELECTOR, f"{within} button"):
@@ -67,7 +61,17 @@ class Page:
                     return True
             return False
 
-        self.until(pressed, f"there is no button {label!r}")
+        self.until(pressed, f"no button {label!r}")
+
+    def submit(self, label: str, within: str = "main") -> None:
+        """Presses the button with this label, and waits until the page that it leads to has taken the place of this one."""
+        before = self.driver.find_element(By.TAG_NAME, "html").id
+        self.press(label, within)
+        self.until(lambda: self.find("html").id != before and self.is_complete(), f"{label!r} leads nowhere")
+
+    def is_complete(self) -> bool:
+        """Whether all of the page is there."""
+        return self.driver.execute_script("return document.readyState") == "complete"
 
     def type(self, css: str, text: str) -> None:
         """Types into a field in place of what stands there."""

@@ -34,11 +34,11 @@ def cookie(page) -> str:
 
 def test_a_link_lets_in_once(hub, page):
     page.open("/")
-    page.at("/console/sign-in")  # nobody sees anything without a session
+    assert page.path == "/console/sign-in", "nobody sees anything without a session"
     page.driver.get(hub.console_url)
     assert "#" not in page.path, "the secret leaves the address bar"
     page.enter(hub.run("console")["url"])
-    page.until(lambda: page.path.startswith("/?done="), "it is not at the overview")
+    assert page.path.startswith("/?done=")
     kept = page.driver.get_cookies()
     assert [(c["httpOnly"], c["sameSite"], c["path"]) for c in kept] == [(True, "Lax", "/")]
     secret = hub.console_url.partition("#")[2]
@@ -56,19 +56,19 @@ def test_password_sign_in_and_out(hub, page):
     page.open("/console/settings")
     page.type("#password", PASSWORD)
     page.type("#again", PASSWORD + "!")
-    page.press("Set password")
+    page.submit("Set password")
     page.says("not typed the same way")
     page.type("#password", PASSWORD)
     page.type("#again", PASSWORD)
-    page.press("Set password")
+    page.submit("Set password")
     page.says("The password is set.")
-    page.press("Sign out", ".side")
-    page.at("/console/sign-in")
+    page.submit("Sign out", ".side")
+    assert page.path == "/console/sign-in"
     answers = []
     for name, password in (("Owner", "not the password"), ("Nobody", PASSWORD)):
         page.type("#name", name)
         page.type("#password", password)
-        page.press("Sign in")
+        page.submit("Sign in")
         page.says("do not belong together")
         answers.append(page.find(".notice").text)
     assert len(set(answers)) == 1, "a name that is not there gets the same answer"
@@ -88,7 +88,7 @@ def test_sessions_are_listed_and_end(hub, page):
     theirs = entered.getheader("Set-Cookie").partition(";")[0]
     assert ask(hub, "GET", "/", Cookie=theirs).status == 200
     page.open("/console/settings")
-    page.press("End")
+    page.submit("End")
     page.says("The session has ended.")
     assert ask(hub, "GET", "/", Cookie=theirs).status == 303
 
@@ -98,7 +98,7 @@ def test_passwords_cannot_be_tried_for_long(hub, page):
     page.open("/console/settings")
     page.type("#password", PASSWORD)
     page.type("#again", PASSWORD)
-    page.press("Set password")
+    page.submit("Set password")
     page.says("The password is set.")
 
     def try_password(password: str) -> int:
@@ -213,7 +213,7 @@ def test_the_log_is_filtered_and_verified(hub, page):
     page.press("Verify")
     page.says("The log holds:")
     page.type("#verb", "console.")
-    page.press("Filter")
+    page.submit("Filter")
     page.until(lambda: "verb=console." in page.path, "the filter is in the address")
     verbs = {cell.text for cell in page.driver.find_elements(By.CSS_SELECTOR, "td code")}
     assert verbs == {"console.link", "console.enter"}
@@ -224,14 +224,14 @@ def test_everything_works_without_a_script(hub, page):
     try:
         page.open("/console/enter")
         page.type("#link", hub.console_url.partition("#")[2])
-        page.press("Enter")
+        page.submit("Enter")
         vault = hub.run("vault", "list")[0]["vault_id"]
         page.open(f"/console/channels/{vault}/general")
         page.type("#text", "said without a script")
-        page.press("Send")
+        page.submit("Send")
         page.says("said without a script")
         page.open("/console/log")
-        page.press("Verify")
+        page.submit("Verify")
         page.says("The log holds:")
     finally:
         page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
@@ -258,7 +258,7 @@ def test_a_question_to_a_person_is_answered_with_a_press(hub, page):
     page.says("Deploy to production?")
     page.says("waits its turn")
     page.until(lambda: page.find("[data-count=Inbox]").text == "1", "one question can be answered")
-    page.press("Not today")
+    page.submit("Not today")
     page.says("Answered. The agent has it.")
     told = hub.tool("conversation.get", topic_id=first["topic_id"], wait_ms=20_000)
     assert (told["state"], told["answer"]["text"], told["answer"]["via"]) == ("answered", "Not today", "console")
@@ -291,7 +291,7 @@ def test_what_is_uncertain_is_decided_by_a_person(hub, page):
     page.open("/console/pairing")
     page.says("Nobody has agreed yet.")
     page.type("#allow-to", "ada")
-    page.press("Allow")
+    page.submit("Allow")
     page.says("Allowed.")
     page.open("/console/outbound?show=attention")
     page.says("Nothing is here.")
@@ -300,10 +300,10 @@ def test_what_is_uncertain_is_decided_by_a_person(hub, page):
     page.says("Wake up")
     page.find("main .rows a").click()
     page.says("Whether it arrived is not known")
-    page.press("Give up")
+    page.submit("Give up")
     page.says("It was given up.")
     page.open("/console/pairing")
-    page.press("Revoke")
+    page.submit("Revoke")
     page.says("Revoked.")
 
 
@@ -330,7 +330,7 @@ def test_a_send_is_approved_and_seen_delivered(hub, page):
     page.says("It is done. <img")
     page.says("ask-first")
     page.until(lambda: page.find("[data-count=Approvals]").text == "1", "it is counted in the navigation")
-    page.press("Approve")
+    page.submit("Approve")
     page.says("Approved.")
     page.says("by Owner via console")
     page.open(f"/console/outbound/{held['send_id']}")
@@ -339,7 +339,7 @@ def test_a_send_is_approved_and_seen_delivered(hub, page):
     page.says("It is done. <img")
     denied = hub.tool("messaging.send", channel="console", to="owner", body="And this?", message_kind="notice")
     page.open("/console/approvals")
-    page.press("Deny")
+    page.submit("Deny")
     page.says("Denied.")
     page.open("/console/outbound?show=done")
     page.until(lambda: page.find(f"#{denied['send_id']} .badge").text == "refused", "it does not leave")

@@ -98,6 +98,8 @@ pub(super) async fn connect(server: &Server, trust: &Trust) -> Result<BoxedWire,
             format!("cannot reach {}:{}: {error}", server.host, server.port),
         )
     })?;
+    // A command and what follows it are small: neither waits for the other to be acknowledged.
+    let _ = stream.set_nodelay(true);
     if !is_protected(server, stream.peer_addr().ok().map(|peer| peer.ip())) {
         let reason =
             format!("{} is not this machine: use TLS, or allow an unencrypted connection", server.host);

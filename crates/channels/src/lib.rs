@@ -16,6 +16,5 @@ pub mod fake;
 pub mod guard;
 pub mod handle;
 pub mod message;
-pub mod name;
 pub mod retry_after;
 pub mod webhook;

@@ -2,7 +2,7 @@
 
 use super::trial::{Trial, ensure};
 use super::{Behaviour, SECRET, Verdict, Wait};
-use crate::name;
+use switchboard_core::port::channel::check_name;
 use switchboard_core::port::channel::{AddressKind, Performed};
 
 type Outcome = Result<Verdict, String>;
@@ -13,8 +13,8 @@ const JUNK: [&str; 9] =
 
 pub(super) async fn what_it_is_does_not_change_and_makes_sense(trial: Trial) -> Outcome {
     let channel = trial.channel();
-    name::check(channel.name())?;
-    name::check(channel.kind())?;
+    check_name(channel.name())?;
+    check_name(channel.kind())?;
     let can = channel.capabilities().clone();
     ensure(can.direct || can.shared, || "it reaches nobody".to_owned())?;
     ensure(can.part_max > 0 && can.parts_max > 0, || "no part of a message fits".to_owned())?;

@@ -10,7 +10,6 @@ pub mod receipt;
 
 use crate::handle;
 use crate::message;
-use crate::name;
 use futures_util::future::{BoxFuture, join};
 use std::fmt;
 use std::io;
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use switchboard_core::outbound::gate::Cleared;
+use switchboard_core::port::channel::check_name;
 use switchboard_core::port::channel::{
     AddressKind, Attempt, Capabilities, Channel, Dedup, Dialect, Draft, FailureClass, LengthUnit, NotSent,
     Part, Performed,
@@ -65,7 +65,7 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), String> {
-        name::check(&self.name)?;
+        check_name(&self.name)?;
         let program = self.command.first().map(Path::new);
         if !program.is_some_and(Path::is_absolute) {
             return Err(

@@ -12,7 +12,6 @@ pub mod signature;
 use crate::guard::{self, Guard, Lookup, SystemLookup};
 use crate::handle;
 use crate::message;
-use crate::name;
 use futures_util::future::BoxFuture;
 use reqwest::{Certificate, Client, Response, Url};
 use signature::Keys;
@@ -21,6 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::outbound::gate::Cleared;
+use switchboard_core::port::channel::check_name;
 use switchboard_core::port::channel::{
     AddressKind, Attempt, Capabilities, Channel, Dedup, Dialect, Draft, FailureClass, LengthUnit, NotSent,
     Part, Performed,
@@ -115,7 +115,7 @@ impl fmt::Debug for Webhook {
 impl Webhook {
     /// A channel of these settings, or the setting that is wrong and how to mend it; values are not repeated, for they may be secrets.
     pub fn new(settings: Settings) -> Result<Self, String> {
-        name::check(&settings.name)?;
+        check_name(&settings.name)?;
         let target = target(&settings)?;
         let keys = Keys::parse(&settings.secrets)?;
         if settings.connect_timeout.is_zero() || settings.connect_timeout >= settings.timeout {

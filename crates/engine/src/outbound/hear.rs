@@ -7,7 +7,7 @@ use crate::refusal;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use std::sync::{Arc, Weak};
-use switchboard_core::outbound::reply::{self, Said};
+use switchboard_core::outbound::reply;
 use switchboard_core::outbound::send::ApprovalState;
 use switchboard_core::outbound::write::{Heard, HeardOutcome, OutboundOutcome, OutboundWrite};
 use switchboard_core::port::channel::{
@@ -120,12 +120,6 @@ fn told(heard: &HeardOutcome) -> Option<String> {
         | HeardOutcome::Bounced(_)
         | HeardOutcome::Nothing => return None,
     })
-}
-
-/// What a text would be taken for; for people who want to know.
-#[must_use]
-pub fn reads_as(text: &str) -> Said {
-    reply::read(text)
 }
 
 /// An outcome as an error for who asked over a door.

@@ -3,10 +3,7 @@
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use switchboard_core::port::channel::Channel;
-
-/// Longest name of a channel.
-const NAME_BYTES_MAX: usize = 32;
+use switchboard_core::port::channel::{Channel, check_name};
 
 #[derive(Default)]
 struct Table {
@@ -28,17 +25,10 @@ impl Registry {
     /// Adds a channel under its own name, or as the fallback for names that nobody has.
     pub fn add(&self, channel: Arc<dyn Channel>, fallback: bool) -> Result<(), String> {
         let name = channel.name().to_owned();
-        let mut letters = name.bytes();
-        let first = letters.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        let rest = letters
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
-        if !(first && rest) || name.len() > NAME_BYTES_MAX {
-            return Err(format!(
-                "the channel name {name:?} must be 1 to {NAME_BYTES_MAX} of a-z, 0-9, - and _, beginning with a letter or digit"
-            ));
-        }
+        check_name(&name).map_err(|sentence| format!("{name:?}: {sentence}"))?;
         let mut table = self.0.write();
-        if table.channels.contains_key(&name) {
+        let is_fallbacks = table.fallback.as_ref().is_some_and(|channel| channel.name() == name);
+        if table.channels.contains_key(&name) || is_fallbacks {
             return Err(format!("there are two channels named {name:?}: give one another name"));
         }
         if fallback {

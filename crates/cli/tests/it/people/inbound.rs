@@ -300,7 +300,7 @@ async fn a_text_can_answer_decide_pair_stop_and_start_and_nothing_else() {
         let came = Came {
             from: incoming.from.clone(),
             is_verified: matches!(incoming.origin, Origin::Verified { .. }),
-            said: hear::reads_as(text),
+            said: switchboard_core::outbound::reply::read(text),
             text: format!("round {number}: {incoming:?}"),
         };
         let before = dump(&desk.hub.dir());

@@ -93,7 +93,8 @@ impl Reader<'_> {
         if !self.concerns_us(conversation, event) {
             return None;
         }
-        let text = text::own(event, &self.me.user_id);
+        // A forwarded message alone, say, has no words of the person's: nothing that could answer anything.
+        let text = Some(text::own(event, &self.me.user_id)).filter(|text| !text.is_empty())?;
         let what = IncomingKind::Text { text };
         let at_ms = ts_ms(&id.ts).unwrap_or(self.now_ms);
         Some(self.heard(
@@ -195,9 +196,11 @@ impl Reader<'_> {
 
     /// Whether we were meant: alone with the person, by a reply to us, or by our name.
     fn concerns_us(&self, conversation: &str, message: &Value) -> bool {
-        let named = || text::mentions(string(message, "text").unwrap_or_default(), &self.me.user_id);
-        is_direct(conversation)
-            || is_shared(conversation) && (message["parent_user_id"] == self.me.user_id.as_str() || named())
+        let me = self.me.user_id.as_str();
+        // What is shown outside of its thread as well carries the message that began the thread instead of its author.
+        let answers_us = message["parent_user_id"] == me || message["root"]["user"] == me;
+        let named = || text::mentions(string(message, "text").unwrap_or_default(), me);
+        is_direct(conversation) || is_shared(conversation) && (answers_us || named())
     }
 
     #[expect(

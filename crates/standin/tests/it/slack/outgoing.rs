@@ -206,15 +206,13 @@ async fn bad_settings_are_refused_without_repeating_them() {
         |settings| settings.app_token = Some("xoxb-canary".into()),
         |settings| settings.signing_secret = Some("canary".into()),
         |settings| settings.signing_secret = Some("canary canary canary canary".into()),
-        |settings| settings.base_url = "https://canary".into(),
+        |settings| settings.base_url = "http://slack.example/canary/".into(),
         |settings| settings.base_url = "ftp://slack.test/canary/".into(),
         |settings| settings.base_url = "https://slack.test/canary".into(),
         |settings| settings.tuning.connect = settings.tuning.call,
     ];
-    let table = bad.into_iter().enumerate().skip(1).filter(|(number, _)| *number != 8);
-    for (number, change) in table {
+    for (number, change) in bad.into_iter().enumerate() {
         let why = with(change).unwrap_or_else(|| panic!("setting {number} is taken"));
         assert!(!why.contains("canary"), "{why}");
     }
-    assert!(with(bad[0]).is_some());
 }

@@ -175,6 +175,8 @@ fn said(event: &str, from: &str, text: &str) -> Incoming {
         from: from.into(),
         origin: Origin::Verified { by: "session".into() },
         what: IncomingKind::Text { text: text.into() },
+        message_id: None,
+        place: None,
         references: Vec::new(),
         at_ms: 0,
     }

@@ -9,7 +9,7 @@ use switchboard_core::digest::sha256;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::outbound::limit::{Rate, Window};
 use switchboard_core::outbound::reply::{CODE_LEN, Said, typed_code};
-use switchboard_core::outbound::send::{ConsentState, SendState, floor_of};
+use switchboard_core::outbound::send::{ConsentState, SendState, choices, floor_of};
 use switchboard_core::outbound::write::{Heard, HeardOutcome, OutboundOutcome};
 use switchboard_core::time::MINUTE_MS;
 
@@ -64,6 +64,7 @@ pub(super) fn hear(tx: &mut impl Tx, heard: &Heard) -> Result<OutboundOutcome, F
         Said::Nothing => HeardOutcome::Nothing,
         _ if !speaker.may_speak() => HeardOutcome::Stranger,
         Said::Decide { approve, code } => decide(tx, &speaker, *approve, code.as_deref())?,
+        Said::Choose { code, number } => choose(tx, &speaker, code, *number)?,
         Said::Answer { code, text } => answer(tx, &speaker, code.as_deref(), text)?,
     };
     Ok(OutboundOutcome::Heard(outcome))
@@ -159,14 +160,19 @@ fn referred(tx: &mut impl Tx, speaker: &Speaker<'_>, code: Option<&str>) -> Resu
         others = true;
     }
     if let Some(code) = code {
-        let Some(code) = typed_code(code, CODE_LEN) else { return Ok(Referred::NotTheirs) };
-        let sql = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.code = ?");
-        return Ok(match tx.one(sql, values![code], head_of)? {
-            Some(send) if is_theirs(tx, speaker, &send)? => Referred::To(send),
-            _ => Referred::NotTheirs,
-        });
+        return coded(tx, speaker, code);
     }
     Ok(if others { Referred::NotTheirs } else { Referred::Nothing })
+}
+
+// The one of this short code.
+fn coded(tx: &mut impl Tx, speaker: &Speaker<'_>, code: &str) -> Result<Referred, Failure> {
+    let Some(code) = typed_code(code, CODE_LEN) else { return Ok(Referred::NotTheirs) };
+    let sql = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.code = ?");
+    Ok(match tx.one(sql, values![code], head_of)? {
+        Some(send) if is_theirs(tx, speaker, &send)? => Referred::To(send),
+        _ => Referred::NotTheirs,
+    })
 }
 
 // Only who was asked may answer: this address, or another way to the same person.
@@ -263,6 +269,23 @@ fn answer(
         ([], [(topic, _)]) => answer_topic(tx, speaker, topic, text),
         ([], []) => Ok(HeardOutcome::NothingOpen),
         (asked, questions) => Ok(ambiguous(asked, questions)),
+    }
+}
+
+// The words of the choice are the answer; a number that was not offered is none.
+fn choose(
+    tx: &mut impl Tx,
+    speaker: &Speaker<'_>,
+    code: &str,
+    number: usize,
+) -> Result<HeardOutcome, Failure> {
+    let Referred::To(send) = coded(tx, speaker, code)? else { return Ok(HeardOutcome::NothingOpen) };
+    let params =
+        tx.one("SELECT params FROM sends WHERE no = ?", values![send.no], |row| row.get::<String>(0))?;
+    let choices = choices(&params.unwrap_or_default());
+    match number.checked_sub(1).and_then(|at| choices.get(at)) {
+        Some(choice) => answer_to(tx, speaker, &send, choice),
+        None => Ok(HeardOutcome::NothingOpen),
     }
 }
 

@@ -15,6 +15,7 @@ use switchboard_core::port::channel::Channel;
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::time::Clock;
 use switchboard_engine::Hub;
+use switchboard_engine::outbound::registry::Registry;
 
 /// Adds every channel to the hub; the console is always there.
 pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
@@ -31,11 +32,28 @@ pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(
 
 /// Whether the configuration's channels could be put together; nothing is opened.
 pub fn check(config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
-    for entry in &config.channel {
-        let channel = made(entry, clock, ReplyKey::new([0; 32]));
+    for (entry, channel) in each(config, clock) {
         channel.map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
     }
     Ok(())
+}
+
+/// Each configured channel, or what is wrong with it; good for looking at, since it makes no reply addresses of a hub.
+pub fn each<'c>(
+    config: &'c Config,
+    clock: &Arc<dyn Clock>,
+) -> Vec<(&'c Entry, Result<Arc<dyn Channel>, String>)> {
+    let registry = Registry::default();
+    let one = |entry: &'c Entry| {
+        let made = made(entry, clock, ReplyKey::new([0; 32])).and_then(|channel| {
+            // Names and fallbacks exclude each other.
+            registry.add(channel.clone(), entry.fallback).map(|()| channel)
+        });
+        (entry, made)
+    };
+    registry
+        .add(Arc::new(Console), false)
+        .map_or_else(|_| Vec::new(), |()| config.channel.iter().map(one).collect())
 }
 
 fn wrong(sentence: &str) -> Failure {

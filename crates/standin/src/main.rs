@@ -9,11 +9,14 @@ async fn main() -> std::io::Result<()> {
     let kind = std::env::args().nth(1).unwrap_or_default();
     match kind.as_str() {
         "telegram" => run_telegram().await,
-        _ => {
-            eprintln!("there is no stand-in {kind:?}");
-            std::process::exit(2);
-        }
+        "" => leave("name a stand-in: telegram"),
+        _ => leave(&format!("there is no stand-in {kind:?}")),
     }
+}
+
+fn leave(why: &str) -> ! {
+    eprintln!("{why}");
+    std::process::exit(2);
 }
 
 fn say(line: &str) -> std::io::Result<()> {

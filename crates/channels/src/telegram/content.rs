@@ -65,8 +65,10 @@ struct Attached {
 
 #[derive(Deserialize)]
 struct File {
-    file_name: Option<String>,
-    file_size: Option<u64>,
+    #[serde(rename = "file_name")]
+    name: Option<String>,
+    #[serde(rename = "file_size")]
+    bytes: Option<u64>,
     duration: Option<u64>,
 }
 
@@ -187,9 +189,9 @@ fn attached(found: &Attached) -> Vec<String> {
 
 /// `[file: name.pdf, 120 kB]`.
 fn described(what: &str, file: &File) -> String {
-    let name = file.file_name.as_deref().map(|name| shortened(&clean_line(name), NAME_GRAPHEMES_MAX));
+    let name = file.name.as_deref().map(|name| shortened(&clean_line(name), NAME_GRAPHEMES_MAX));
     let duration = file.duration.map(|seconds| format!("{seconds} s"));
-    let size = file.file_size.map(|bytes| format!("{} kB", bytes.div_ceil(1000)));
+    let size = file.bytes.map(|bytes| format!("{} kB", bytes.div_ceil(1000)));
     let facts: Vec<String> =
         [name, duration, size].into_iter().flatten().filter(|fact| !fact.is_empty()).collect();
     if facts.is_empty() { format!("[{what}]") } else { format!("[{what}: {}]", facts.join(", ")) }

@@ -82,7 +82,7 @@ pub struct WebhookSettings {
 pub struct Settings {
     /// Its name.
     pub name: String,
-    /// The bot's token, as @BotFather gives it.
+    /// The bot's token, as Telegram's `@BotFather` gives it.
     pub token: SecretString,
     /// Whether Telegram posts updates to us; else they are asked for.
     pub webhook: Option<WebhookSettings>,

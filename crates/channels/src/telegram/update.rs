@@ -29,7 +29,8 @@ pub(super) struct Numbered {
 
 #[derive(Deserialize)]
 struct Update {
-    update_id: i64,
+    #[serde(rename = "update_id")]
+    number: i64,
     message: Option<Box<RawValue>>,
     edited_message: Option<Box<RawValue>>,
     callback_query: Option<Box<RawValue>>,
@@ -63,7 +64,8 @@ impl Chat {
 
 #[derive(Deserialize)]
 struct Message {
-    message_id: i64,
+    #[serde(rename = "message_id")]
+    id: i64,
     from: Option<User>,
     chat: Chat,
     date: i64,
@@ -71,7 +73,8 @@ struct Message {
     /// The chat that speaks instead of a person: an anonymous administrator, a linked channel.
     sender_chat: Option<Chat>,
     via_bot: Option<User>,
-    reply_to_message: Option<Replied>,
+    #[serde(rename = "reply_to_message")]
+    answered: Option<Replied>,
 }
 
 #[derive(Deserialize)]
@@ -148,12 +151,12 @@ impl Reader<'_> {
     pub fn read(&self, update: &str) -> Option<Event> {
         let update: Update = serde_json::from_str(update).ok()?;
         // Numbers count for one bot each.
-        let event_id = format!("{}:{}", self.me.id, update.update_id);
+        let event_id = format!("{}:{}", self.me.id, update.number);
         if let Some(message) = update.message.or(update.edited_message) {
             return self.message(event_id, message.get());
         }
         if let Some(press) = update.callback_query {
-            return self.press(event_id, serde_json::from_str(press.get()).ok()?);
+            return Some(self.press(event_id, serde_json::from_str(press.get()).ok()?));
         }
         self.membership(event_id, &serde_json::from_str(update.my_chat_member?.get()).ok()?)
     }
@@ -179,12 +182,12 @@ impl Reader<'_> {
             return None;
         }
         let said = content::read(json, self.me)?;
-        let answers = message.reply_to_message.filter(|replied| self.is_ours(replied.from.as_ref()));
+        let answers = message.answered.filter(|replied| self.is_ours(replied.from.as_ref()));
         if !message.chat.is_private() && answers.is_none() && !said.names_us {
             return None;
         }
         let chat = message.chat.id;
-        let id = MessageId { chat, id: message.message_id };
+        let id = MessageId { chat, id: message.id };
         let what = match message.edit_date {
             Some(_) => IncomingKind::Edited { message_id: id.to_string(), text: said.text },
             None => IncomingKind::Text { text: said.text },
@@ -205,19 +208,19 @@ impl Reader<'_> {
     }
 
     /// A press has no time of its own. Whose it was to make, the hub knows.
-    fn press(&self, event_id: String, press: Press) -> Option<Event> {
+    fn press(&self, event_id: String, press: Press) -> Event {
         let way = Way::Press { query: press.id };
         let ours =
             press.message.filter(|message| message.from.is_none() || self.is_ours(message.from.as_ref()));
         let data = press.data.filter(|data| data.len() <= DATA_BYTES_MAX && !press.from.is_bot);
-        let (Some(message), Some(value)) = (ours, data) else { return Some(Event { incoming: None, way }) };
+        let (Some(message), Some(value)) = (ours, data) else { return Event { incoming: None, way } };
         let id = MessageId { chat: message.chat.id, id: message.message_id };
         let incoming = Incoming {
             place: message.chat.place(),
             references: vec![id.to_string()],
             ..self.incoming(event_id, &press.from, IncomingKind::Button { value })
         };
-        Some(Event { incoming: Some(incoming), way })
+        Event { incoming: Some(incoming), way }
     }
 
     /// A person who blocks the bot wants no more of it, and says so in Telegram's own way. Taking the block back is no wish to be

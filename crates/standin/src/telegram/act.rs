@@ -3,7 +3,7 @@
 use super::{ADA, GROUP, Telegram};
 use serde_json::{Value, json};
 
-/// Carries one act out; what came of it. `do` says which: `write`, `edit`, `delete`, `press`, `block`, `unblock`, `flood`, `calm`, `close`,
+/// Carries one act out; what came of it. `act` says which: `write`, `edit`, `delete`, `press`, `block`, `unblock`, `flood`, `calm`, `close`,
 /// `migrate`, `revoke`, `webhook`, `shown`, `calls`. Persons and chats are numbers; `chat` is the person's own unless given.
 #[must_use]
 pub fn act(telegram: &Telegram, line: &str) -> Value {
@@ -13,14 +13,14 @@ pub fn act(telegram: &Telegram, line: &str) -> Value {
     let person = number("person").unwrap_or(ADA);
     let chat = number("chat").unwrap_or(person);
     let message = number("message").unwrap_or_default();
-    match text("do") {
-        "write" => return telegram.write(person, chat, &act["content"]),
-        "press" => return json!({ "query": telegram.press(person, chat, message, text("data")) }),
-        "shown" => return telegram.shown(chat, message).unwrap_or_default(),
-        "calls" => return telegram.calls(text("method")).into(),
+    match text("act") {
+        "write" => return json!({ "ok": true, "message": telegram.write(person, chat, &act["content"]) }),
+        "press" => return json!({ "ok": true, "query": telegram.press(person, chat, message, text("data")) }),
+        "shown" => return json!({ "ok": true, "message": telegram.shown(chat, message) }),
+        "calls" => return json!({ "ok": true, "calls": telegram.calls(text("method")) }),
         "edit" => telegram.edit(chat, message, &act["content"]),
         "delete" => telegram.delete(chat, message),
-        "block" | "unblock" => telegram.block(person, text("do") == "block"),
+        "block" | "unblock" => telegram.block(person, text("act") == "block"),
         "flood" => {
             let left = number("left").and_then(|left| left.try_into().ok()).unwrap_or(0);
             let seconds = number("seconds").and_then(|seconds| seconds.try_into().ok()).unwrap_or(1);

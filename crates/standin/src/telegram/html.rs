@@ -87,7 +87,7 @@ fn tag(inside: &str, offset: usize, parsed: &mut Parsed, open: &mut Vec<Open>) -
                 begun.tag
             ));
         }
-        parsed.end(begun);
+        parsed.end(&begun);
         return Ok(());
     }
     let (name, attribute) = inside.split_once(' ').unwrap_or((inside, ""));
@@ -102,7 +102,7 @@ fn tag(inside: &str, offset: usize, parsed: &mut Parsed, open: &mut Vec<Open>) -
 }
 
 impl Parsed {
-    fn end(&mut self, open: Open) {
+    fn end(&mut self, open: &Open) {
         let kind = TAGS.iter().find(|(known, _)| *known == open.tag).map_or("", |(_, kind)| kind);
         if matches!(kind, "code" | "pre" | "text_link") {
             self.quiet.push(open.from..self.text.len());

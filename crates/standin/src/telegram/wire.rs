@@ -102,15 +102,12 @@ fn decoded(text: &str, plus: bool) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [byte, after @ ..] = rest {
         let code = after.get(..2).filter(|_| *byte == b'%').and_then(|code| std::str::from_utf8(code).ok());
-        rest = match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(code) => {
-                bytes.push(code);
-                &after[2..]
-            }
-            None => {
-                bytes.push(if plus && *byte == b'+' { b' ' } else { *byte });
-                after
-            }
+        rest = if let Some(code) = code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            bytes.push(code);
+            &after[2..]
+        } else {
+            bytes.push(if plus && *byte == b'+' { b' ' } else { *byte });
+            after
         };
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -348,13 +348,13 @@ async fn nobody_else_posts_to_it() {
     }
     assert!(came.try_recv().is_err());
     // Posted twice at a time, and before the channel has listened: the hub tells by the number that they are one.
-    let once = pushed(vec![header(SECRET)], &body);
-    let (one, other) =
-        tokio::join!(hub.channel.push(once.clone(), &*taker), hub.channel.push(once.clone(), &*taker));
-    assert_eq!((one.status, other.status), (200, 200));
+    let posted = pushed(vec![header(SECRET)], &body);
+    let (first, second) =
+        tokio::join!(hub.channel.push(posted.clone(), &*taker), hub.channel.push(posted.clone(), &*taker));
+    assert_eq!((first.status, second.status), (200, 200));
     assert_eq!(came.try_recv().unwrap().event_id, came.try_recv().unwrap().event_id);
     let polling = Hub::start().await;
-    assert_eq!(polling.channel.push(once, &*taker).await.status, 404);
+    assert_eq!(polling.channel.push(posted, &*taker).await.status, 404);
 }
 
 #[tokio::test]

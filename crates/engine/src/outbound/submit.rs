@@ -262,6 +262,7 @@ fn build(
             expires_ms: now + hub.settings.outbound.approval_ms,
         }),
         about: None,
+        amends: question && call.channel.capabilities().edits,
         send_id,
     })
 }
@@ -405,6 +406,7 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
         limits: Vec::new(),
         hold: None,
         about: Some(parked.send_id.clone()),
+        amends: channel.capabilities().edits,
     })
 }
 

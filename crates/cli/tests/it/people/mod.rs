@@ -9,6 +9,7 @@ mod inbound;
 mod limits;
 mod outcomes;
 mod retries;
+mod shown;
 mod sink;
 pub(crate) mod standin;
 mod verb;

@@ -4,9 +4,4 @@
 //! So that none drifts into our own image of its service, `interop/chats` drives each with the client library that its service publishes
 //! or recommends, by the program of this crate. The channels' conformance runs over them in `tests`.
 
-#![expect(
-    clippy::missing_panics_doc,
-    reason = "a helper of tests fails by panicking; that is what it is for"
-)]
-
 pub mod telegram;

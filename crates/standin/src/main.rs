@@ -27,7 +27,7 @@ fn say(line: &str) -> std::io::Result<()> {
 
 /// Reading blocks this thread alone: the stand-in has others.
 async fn run_telegram() -> std::io::Result<()> {
-    let telegram = telegram::Telegram::start(telegram::TOKEN).await;
+    let telegram = telegram::Telegram::start(telegram::TOKEN).await?;
     say(&telegram.url())?;
     for line in std::io::stdin().lines() {
         say(&telegram::act(&telegram, &line?).to_string())?;

@@ -89,7 +89,7 @@ impl Hub {
     }
 
     async fn with(bot: i64, change: impl FnOnce(&mut Settings)) -> Self {
-        let service = telegram::Telegram::start(&token(bot)).await;
+        let service = telegram::Telegram::start(&token(bot)).await.unwrap();
         let mut settings = settings(&service, bot);
         change(&mut settings);
         let channel = Arc::new(Telegram::new(settings).unwrap());

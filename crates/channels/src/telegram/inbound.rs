@@ -41,11 +41,11 @@ const SECRET_CHARS: std::ops::RangeInclusive<usize> = 32..=256;
 
 /// Counts the sentences that senders were told.
 #[derive(Default)]
-pub(super) struct Quota(Mutex<HashMap<i64, (WallMs, u32)>>);
+pub(super) struct Quota(Mutex<HashMap<String, (WallMs, u32)>>);
 
 impl Quota {
-    /// Whether the chat may be told one more, which is then counted.
-    fn takes(&self, chat: i64, now_ms: WallMs) -> bool {
+    /// Whether the sender may be told one more, which is then counted.
+    fn takes(&self, sender: String, now_ms: WallMs) -> bool {
         let mut told = self.0.lock();
         if told.len() >= QUOTA_SENDERS_MAX {
             told.retain(|_, (since_ms, _)| now_ms.saturating_sub(*since_ms) < QUOTA_MS);
@@ -53,7 +53,7 @@ impl Quota {
                 return false;
             }
         }
-        let (since_ms, count) = told.entry(chat).or_insert((now_ms, 0));
+        let (since_ms, count) = told.entry(sender).or_insert((now_ms, 0));
         if now_ms.saturating_sub(*since_ms) >= QUOTA_MS {
             (*since_ms, *count) = (now_ms, 0);
         }
@@ -239,6 +239,7 @@ impl Telegram {
         let now_ms = self.clock.wall_ms();
         let reader = Reader { channel: &self.name, me, by, now_ms };
         let Some(Event { incoming, way }) = reader.read(update) else { return Ok(None) };
+        let sender = incoming.as_ref().map(|incoming| incoming.from.clone()).unwrap_or_default();
         let sentence = match incoming {
             Some(incoming) => inbound.take(incoming).await?,
             None => None,
@@ -246,7 +247,7 @@ impl Telegram {
         Ok(match (&way, sentence) {
             // A press is answered whatever there is to say, or the button goes on turning.
             (Way::Press { .. }, sentence) => Some((way, sentence.unwrap_or_default())),
-            (Way::Reply(id), Some(sentence)) if self.quota.takes(id.chat, now_ms) => Some((way, sentence)),
+            (Way::Reply(_), Some(sentence)) if self.quota.takes(sender, now_ms) => Some((way, sentence)),
             _ => None,
         })
     }
@@ -328,4 +329,21 @@ fn failing(info: &WebhookInfo, seen_ms: WallMs) -> Option<String> {
             described(info.last_error_message.as_deref().unwrap_or("no reason given"))
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_told_so_much_in_an_hour_and_others_all_the_same() {
+        let quota = Quota::default();
+        let told = |sender: &str, now_ms| quota.takes(sender.to_owned(), now_ms);
+        assert_eq!((0..30).filter(|_| told("1", 0)).count(), 20);
+        assert!(told("2", 0) && !told("1", QUOTA_MS - 1) && told("1", QUOTA_MS));
+        for sender in 0..QUOTA_SENDERS_MAX {
+            told(&format!("x{sender}"), 0);
+        }
+        assert!(!told("one too many", QUOTA_MS - 1) && told("one too many", QUOTA_MS));
+    }
 }

@@ -183,7 +183,7 @@ impl Listening {
         tokio::time::timeout(PATIENCE, self.health.recv()).await.expect("it says how it is").unwrap()
     }
 
-    /// The next fault that is not `but`.
+    /// The next fault.
     async fn fault(&mut self) -> String {
         loop {
             if let Some(fault) = self.health().await {

@@ -8,6 +8,7 @@ mod amend;
 pub mod dispatch;
 pub mod hear;
 pub mod people;
+pub mod quiet;
 pub mod registry;
 pub mod submit;
 pub mod view;

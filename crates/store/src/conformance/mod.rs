@@ -29,8 +29,8 @@ pub use bench::{Backend, Bench};
 pub use outbound::{
     accept as outbound_accept, amends as outbound_amends, approvals as outbound_approvals,
     attempts as outbound_attempts, consent as outbound_consent, floor as outbound_floor,
-    hear as outbound_hear, nodes as outbound_nodes, random as outbound_random, reads as outbound_reads,
-    texts as outbound_texts,
+    hear as outbound_hear, nodes as outbound_nodes, quiet as outbound_quiet, random as outbound_random,
+    reads as outbound_reads, texts as outbound_texts,
 };
 
 /// Makes one test of each function of the suite, for `$backend` (an expression that makes a [`Backend`]) and for its
@@ -269,6 +269,11 @@ macro_rules! store_conformance {
             outbound_texts::{
                 texts_are_erased,
                 what_is_over_is_forgotten,
+            }
+            outbound_quiet::{
+                quiet_hours_hold_back_what_is_not_urgent,
+                what_comes_up_in_quiet_hours_waits_too,
+                a_digest_brings_all_or_none,
             }
             outbound_random::{
                 everything_holds_at_every_step,

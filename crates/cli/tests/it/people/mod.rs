@@ -8,6 +8,7 @@ mod idempotency;
 mod inbound;
 mod limits;
 mod outcomes;
+mod quiet;
 mod retries;
 mod shown;
 mod sink;

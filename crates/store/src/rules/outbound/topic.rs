@@ -220,6 +220,10 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     if !matches!(now, SendState::Dead | SendState::Unknown) {
         return Err(Refusal::TaskState { state: now.as_str() }.into());
     }
+    // What it brought is tried again by itself.
+    if send.send_id.starts_with(switchboard_core::outbound::send::DIGEST) {
+        return Err(Refusal::TaskState { state: "a digest" }.into());
+    }
     if send.deadline_ms.is_some_and(|deadline| deadline <= tx.at_ms()) {
         return Err(Refusal::DeadlinePast.into());
     }

@@ -1,7 +1,9 @@
 //! What can be typed. Help texts, completions and manual pages are made from here.
 
+mod channel;
 mod person;
 
+pub use channel::Channel;
 pub use person::Person;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -100,6 +102,9 @@ pub enum Command {
     Questions,
     /// Answer a question that an agent asked.
     Answer(Answer),
+    /// Set up the networks on which people are reached.
+    #[command(subcommand)]
+    Channel(Channel),
     /// The channels on which people can be reached, and who can be.
     Channels,
     /// What goes out to people: where each message is, and why.

@@ -16,6 +16,7 @@ pub mod log;
 pub mod mcp;
 pub mod people;
 pub mod policy;
+mod reach;
 pub mod restore;
 pub mod search;
 pub mod send;

@@ -168,8 +168,8 @@ fn sending(detail: &SendDetail, around: &Around) -> String {
 
 // Never shorter than it is.
 fn human(wait_ms: WallMs) -> String {
-    let wait_s = wait_ms.max(0).div_euclid(1000) + 1;
-    if wait_s < 180 { format!("{wait_s} s") } else { format!("{} min", wait_s.div_euclid(60) + 1) }
+    let seconds = wait_ms.max(0).div_euclid(1000) + 1;
+    if seconds < 180 { format!("{seconds} s") } else { format!("{} min", seconds.div_euclid(60) + 1) }
 }
 
 #[cfg(test)]

@@ -17,4 +17,5 @@ pub mod guard;
 pub mod handle;
 pub mod message;
 pub mod retry_after;
+pub mod slack;
 pub mod webhook;

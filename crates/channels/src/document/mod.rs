@@ -13,6 +13,7 @@ mod html;
 mod parse;
 mod plain;
 mod render;
+pub mod slack;
 mod split;
 #[cfg(test)]
 mod tests;

@@ -38,11 +38,11 @@ pub fn check(config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A channel, or what is wrong with its entry.
+pub type Made = Result<Arc<dyn Channel>, String>;
+
 /// Each configured channel, or what is wrong with it; good for looking at, since it makes no reply addresses of a hub.
-pub fn each<'c>(
-    config: &'c Config,
-    clock: &Arc<dyn Clock>,
-) -> Vec<(&'c Entry, Result<Arc<dyn Channel>, String>)> {
+pub fn each<'c>(config: &'c Config, clock: &Arc<dyn Clock>) -> Vec<(&'c Entry, Made)> {
     let registry = Registry::default();
     let one = |entry: &'c Entry| {
         let made = made(entry, clock, ReplyKey::new([0; 32])).and_then(|channel| {

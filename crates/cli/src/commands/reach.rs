@@ -38,7 +38,7 @@ impl<'a> Typed<'a> {
 
     fn command(&self, channel: &str, to: &str) -> String {
         let choices: String =
-            self.choices.iter().map(|choice| format!(" --choice {}", quoted(choice))).collect();
+            self.choices.iter().flat_map(|choice| [" --choice ".to_owned(), quoted(choice)]).collect();
         let text =
             if self.text.chars().count() > TEXT_CHARS_MAX { "…".to_owned() } else { quoted(self.text) };
         format!("switchboard {} --via {channel} --to {} {text}{choices}", self.verb, quoted(to))

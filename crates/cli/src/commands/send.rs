@@ -39,7 +39,7 @@ pub async fn send(api: &Api, output: Output, send: &Send) -> Result<(), Failure>
     let outgoing =
         Outgoing { envelope: &send.envelope, kind, text: &said, deadline: send.deadline.as_deref() };
     let (client, stored, _) = match outgoing.send(api).await {
-        Ok(sent) => sent,
+        Ok(done) => done,
         Err(failure) => {
             let to = (&send.envelope, &send.reach);
             let Meant { envelope, reach } = reach::person(api, to, failure, &Typed::send(&said)).await?;

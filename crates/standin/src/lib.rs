@@ -10,3 +10,4 @@
 )]
 
 pub mod slack;
+pub mod telegram;

@@ -6,3 +6,4 @@
 )]
 
 mod slack;
+mod telegram;

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 use switchboard_channels::document::slack::Mrkdwn;
-use switchboard_channels::document::{Dialect, Document, Html, Limit, Plain, render, split};
+use switchboard_channels::document::{Dialect, Document, Html, Limit, Plain, Telegram, render, split};
 use switchboard_channels::email::{
     Credentials, Email, Imap, Reply, ReplyKey, Security, Server, Settings, Smtp, normalise,
 };
@@ -131,7 +131,7 @@ pub fn log(bytes: &[u8]) {
 /// # Panics
 /// When the property does not hold.
 pub fn documents(bytes: &[u8]) {
-    const DIALECTS: [&dyn Dialect; 3] = [&Plain, &Html, &Mrkdwn];
+    const DIALECTS: [&dyn Dialect; 4] = [&Plain, &Html, &Mrkdwn, &Telegram];
     const MAX: usize = 512;
     let document = Document::parse(&String::from_utf8_lossy(bytes));
     let seen = dense(&document.visible());

@@ -370,8 +370,8 @@ pub struct Inbox {
 /// Who sends, to whom, where.
 #[derive(Debug, Clone, Args)]
 pub struct Envelope {
-    /// The receiving agent. [default: everyone on the channel]
-    #[arg(long, value_name = "AGENT")]
+    /// The receiving agent; a person's address or, where no agent is called so, their name. [default: everyone on the channel]
+    #[arg(long, value_name = "NAME")]
     pub to: Option<String>,
     /// The receiving instance, when several run that agent.
     #[arg(long, requires = "to", value_name = "INSTANCE_ID")]
@@ -536,7 +536,7 @@ pub enum Kind {
 }
 
 /// `send`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Send {
     /// Who, to whom, where.
     #[command(flatten)]
@@ -555,7 +555,7 @@ pub struct Send {
 }
 
 /// `ask`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Ask {
     /// Who, to whom, where.
     #[command(flatten)]

@@ -18,6 +18,7 @@ pub mod mcp;
 pub mod people;
 pub mod person;
 pub mod policy;
+mod reach;
 pub mod restore;
 pub mod search;
 pub mod send;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::fmt::Write as _;
 use switchboard_core::port::channel::LengthUnit;
 
-const DIALECTS: [&dyn Dialect; 2] = [&Plain, &Html];
+const DIALECTS: [&dyn Dialect; 4] = [&Plain, &Html, &Matrix, &MatrixEvent];
 const UNITS: [LengthUnit; 3] = [LengthUnit::Bytes, LengthUnit::Chars, LengthUnit::Utf16];
 
 /// What a reader of HTML sees; fails unless every element is closed in order.
@@ -44,7 +44,9 @@ fn hold(document: &Document, dialect: &dyn Dialect, limit: Limit, max: usize) ->
     for part in &parts {
         let text = render(part, dialect);
         assert!(limit.measure(&text) <= max, "{} of {max}: {text}", limit.measure(&text));
-        assert_eq!(dense(&seen(&render(part, &Html))), dense(&part.visible()));
+        for html in [&Html as &dyn Dialect, &Matrix] {
+            assert_eq!(dense(&seen(&render(part, html))), dense(&part.visible()));
+        }
     }
     parts
 }
@@ -291,7 +293,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_are_whole_and_within_their_limit(source in source(), max in 512_usize..1200, unit in 0..3_usize, which in 0..2_usize) {
+    fn parts_are_whole_and_within_their_limit(source in source(), max in 512_usize..1200, unit in 0..3_usize, which in 0..4_usize) {
         let document = Document::parse(&source);
         let parts = hold(&document, DIALECTS[which], Limit::new(max, UNITS[unit]), max);
         prop_assert_eq!(visible(&parts), dense(&document.visible()));

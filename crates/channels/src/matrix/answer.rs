@@ -50,6 +50,16 @@ impl Fault {
         }
     }
 
+    /// The same without a secret that it might repeat.
+    pub fn without(self, secret: &str) -> Self {
+        let clean =
+            |reason: String| if secret.is_empty() { reason } else { reason.replace(secret, "[token]") };
+        match self {
+            Self::Refused(why) => Self::Refused(NotSent { reason: clean(why.reason), ..why }),
+            Self::Unsure(reason) => Self::Unsure(clean(reason)),
+        }
+    }
+
     /// Whether the server refused with this code of its own.
     pub fn is(&self, code: &str) -> bool {
         matches!(self, Self::Refused(why) if why.code.as_deref() == Some(code))

@@ -210,7 +210,9 @@ impl Api {
             }
             body.extend_from_slice(&chunk);
         }
-        answer::read(response.status().as_u16(), response.headers(), &body, self.clock.wall_ms())
+        let read = answer::read(response.status().as_u16(), response.headers(), &body, self.clock.wall_ms());
+        // A server, or a proxy before it, may say our own words back.
+        read.map_err(|fault| fault.without(self.token.expose_secret()))
     }
 
     fn url(&self, path: &[&str]) -> Url {

@@ -8,9 +8,9 @@
 //!
 //! # The same id, one event
 //! The delivery's id is the transaction's. A homeserver gives the same event for the same transaction, in the same room, of the same device
-//! (that of the access token); after an unknown outcome the attempt is therefore made again ([`Dedup::ById`]). A new access token for
-//! another device, a homeserver that forgets transactions (Synapse after 30 minutes without the server's restart in between, and by database
-//! clean-up) and an alias that leads to another room by then end that.
+//! (that of the access token); after an unknown outcome the attempt is therefore made again ([`Dedup::ById`]). That ends with a new access
+//! token for another device, with an alias that leads to another room by then, and when the homeserver forgets the transaction: Synapse
+//! remembers them for a day, also over its own restarts; a hub that was down for longer may send once more what was uncertain.
 //!
 //! # Buttons
 //! Matrix has none. The choices stand in the text with what can be sent instead of pressing, and a reaction with a keycap, 1️⃣ to 9️⃣, counts as

@@ -116,7 +116,8 @@ impl Synapse {
         });
         let nobody = User { socket: self.socket.clone(), id: String::new(), token: String::new() };
         let account = nobody.call("POST", "register", &content).await;
-        let text = |key: &str| account[key].as_str().unwrap_or_else(|| panic!("no account: {account}")).to_owned();
+        let text =
+            |key: &str| account[key].as_str().unwrap_or_else(|| panic!("no account: {account}")).to_owned();
         User { id: text("user_id"), token: text("access_token"), ..nobody }
     }
 }

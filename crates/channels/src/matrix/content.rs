@@ -56,9 +56,10 @@ pub(super) fn message(attempt: &Attempt, relation: Option<&Relation>) -> Value {
 /// the text twice would be too long for an event.
 pub(super) fn amended(amendment: &Amendment) -> Value {
     let outcome = prepare::line(&amendment.outcome);
+    let asked = prepare::without_choices(&amendment.part);
     let part = Part {
-        text: format!("{}\n\n{}", amendment.part.text, outcome.text),
-        html: joined(amendment.part.html.as_deref(), outcome.html.as_deref()),
+        text: format!("{}\n\n{}", asked.text, outcome.text),
+        html: joined(asked.html.as_deref(), outcome.html.as_deref()),
         ..Part::default()
     };
     let own = Own { delivery: amendment.delivery.clone(), choices: Vec::new() };

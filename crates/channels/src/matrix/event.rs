@@ -126,19 +126,21 @@ fn choice(key: &str) -> Option<usize> {
     keycap.then(|| usize::try_from(digit).ok()).flatten()
 }
 
-/// The person's own words, with a line for what they attached; `None` when it is a machine's.
+/// The person's own words, with a line for what they attached; `None` when there are none, or a machine wrote them.
 pub(super) fn words(content: &Value) -> Option<String> {
     let body = text(content, "body").unwrap_or_default();
     let kind = text(content, "msgtype").unwrap_or("m.text");
     let attached = match kind {
         "m.notice" => return None,
+        kind if kind.starts_with("m.key.verification.") => return None,
         "m.image" => "[photo]".to_owned(),
         "m.video" => "[video]".to_owned(),
         "m.audio" if content.get("org.matrix.msc3245.voice").is_some() => "[voice message]".to_owned(),
         "m.audio" => "[audio]".to_owned(),
         "m.location" => "[location]".to_owned(),
         "m.file" => file(content, body),
-        _ => return Some(without_quotation(content, body).to_owned()),
+        // Of a message that was taken back there is none.
+        _ => return text(content, "body").map(|body| without_quotation(content, body).to_owned()),
     };
     // With a name of its own beside it the body is what the person wrote under it.
     let caption =
@@ -192,8 +194,8 @@ mod tests {
                 Some("[file: a b.pdf, 120 kB]"),
             ),
             (json!({ "msgtype": "m.file", "body": "x", "info": { "size": -1 } }), Some("[file: x]")),
-            (json!({ "msgtype": 3, "body": ["x"] }), Some("")),
-            (json!("nothing"), Some("")),
+            (json!({ "msgtype": 3, "body": ["x"] }), None),
+            (json!("nothing"), None),
         ] {
             assert_eq!(words(&content).as_deref(), expected, "{content}");
         }

@@ -4,18 +4,19 @@
 use super::address;
 use super::answer::Fault;
 use super::api::Api;
-use super::event::{self, Event};
+use super::event::Event;
 use super::outbound::Outbound;
-use super::rooms::{Direct, Rooms};
+use super::reader::Reader;
+use super::rooms::{Rooms, direct_of};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::port::channel::{AddressKind, Inbound, Incoming, IncomingKind, Origin};
+use switchboard_core::port::channel::{AddressKind, Inbound};
 use switchboard_core::random::{self, Entropy};
-use switchboard_core::time::{Clock, WallMs};
+use switchboard_core::time::{Clock, MINUTE_MS, WallMs};
 use tokio::time::sleep;
 
 /// Where the account's data says how far we have read.
@@ -26,19 +27,15 @@ const TIMELINE_MAX: usize = 50;
 const PAGES_MAX: usize = 50;
 /// How long where we stand is not written down while nothing is for us.
 const OFFSET_AGE: Duration = Duration::from_mins(1);
+/// By how much servers' clocks may differ from ours, where ages of events are compared.
+const SKEW_MS: WallMs = 10 * MINUTE_MS;
 /// The kinds of event that are read.
-const KINDS: [&str; 6] = [
-    "m.room.message",
-    "m.room.redaction",
-    "m.reaction",
-    "m.room.encryption",
-    "m.room.encrypted",
-    "m.room.member",
-];
+const KINDS: [&str; 5] =
+    ["m.room.message", "m.room.redaction", "m.reaction", "m.room.encryption", "m.room.encrypted"];
 
 /// The way back.
 pub(super) struct Listener {
-    pub name: String,
+    pub reader: Reader,
     pub api: Arc<Api>,
     pub rooms: Arc<Rooms>,
     pub outbound: Arc<Outbound>,
@@ -118,6 +115,15 @@ struct Page {
     end: Option<String>,
 }
 
+/// What is new.
+struct News {
+    synced: Synced,
+    /// Since when; `None` when the answer holds what there is.
+    since: Option<String>,
+    /// What is older is left alone.
+    from_ms: WallMs,
+}
+
 /// What a batch was.
 #[derive(Default)]
 struct Batch {
@@ -133,16 +139,19 @@ struct Progress {
     timeline_max: usize,
     /// When where we stand was written down.
     kept: Duration,
+    /// When we began: what is older at the very first start is left alone.
+    first_ms: WallMs,
 }
 
 impl Listener {
     /// Reads for ever; asks again after a pause that grows while that fails.
     pub async fn listen(&self, inbound: Arc<dyn Inbound>) {
         let kept = self.clock.monotonic();
-        let mut progress = Progress { pause: self.backoff.0, timeline_max: TIMELINE_MAX, kept };
+        let first_ms = self.clock.wall_ms();
+        let mut progress = Progress { pause: self.backoff.0, timeline_max: TIMELINE_MAX, kept, first_ms };
         loop {
             let Err(Down(reason)) = self.session(&*inbound, &mut progress).await;
-            inbound.health(&self.name, Some(reason));
+            inbound.health(&self.reader.channel, Some(reason));
             sleep(self.jittered(progress.pause)).await;
             progress.pause = (progress.pause * 2).min(self.backoff.1);
         }
@@ -157,92 +166,72 @@ impl Listener {
     /// From where we stand, until something fails.
     async fn session(&self, inbound: &dyn Inbound, progress: &mut Progress) -> Result<Infallible, Down> {
         let me = self.rooms.me().await?.to_owned();
-        self.rooms.set_direct(self.api.account_data(&me, "m.direct").await?.unwrap_or_default());
+        self.rooms.set_direct(self.rooms.ask_direct().await?);
         self.rooms.forget();
-        let mut offset: Option<Offset> = self.api.account_data(&me, OFFSET).await?;
-        let mut wait = Duration::ZERO;
-        let mut told = None;
+        let kept: Option<Value> = self.api.account_data(&me, OFFSET).await?;
+        let mut offset = kept.and_then(|kept| Offset::deserialize(kept).ok());
+        let (mut wait, mut told) = (Duration::ZERO, None);
         loop {
-            let (began_ms, filter) = (self.clock.wall_ms(), filter(&me, progress.timeline_max));
-            let since = offset.as_ref().map(|offset| offset.since.as_str());
-            let synced: Synced = match self.api.sync(since, &filter, wait).await {
-                Err(fault) if since.is_some() && fault.is_final() => {
-                    // The server does not know it any more; what is younger than it is found all the same.
-                    self.anew(&me, inbound, offset.take(), &filter).await?
-                }
-                Err(fault) => {
-                    // It may have been too much at once.
-                    progress.timeline_max = (progress.timeline_max / 2).max(1);
-                    return Err(fault.into());
-                }
-                Ok(synced) if since.is_none() => {
-                    self.batch(&me, inbound, &synced, None, began_ms).await?;
-                    synced
-                }
-                Ok(synced) => {
-                    let batch = self.batch(&me, inbound, &synced, since, WallMs::MIN).await?;
-                    let due = self.clock.monotonic().saturating_sub(progress.kept) >= OFFSET_AGE;
-                    let news = Offset { since: synced.next_batch, at_ms: began_ms };
-                    if batch.taken || due {
-                        self.keep(&me, &news, progress).await?;
-                    }
-                    offset = Some(news);
-                    self.tell(inbound, &mut told, batch.encrypted);
-                    (wait, progress.pause, progress.timeline_max) = (self.poll, self.backoff.0, TIMELINE_MAX);
-                    continue;
-                }
-            };
-            let news = Offset { since: synced.next_batch, at_ms: began_ms };
-            self.keep(&me, &news, progress).await?;
-            offset = Some(news);
-            self.tell(inbound, &mut told, None);
+            let at_ms = self.clock.wall_ms();
+            let news = self.news(&me, offset.as_ref(), wait, progress).await?;
+            let batch = self.batch(&me, inbound, &news).await?;
+            let due = self.clock.monotonic().saturating_sub(progress.kept) >= OFFSET_AGE;
+            let next = Offset { since: news.synced.next_batch, at_ms };
+            if news.since.is_none() || batch.taken || due {
+                self.api.set_account_data(&me, OFFSET, &json!(next)).await?;
+                progress.kept = self.clock.monotonic();
+            }
+            offset = Some(next);
+            self.tell(inbound, &mut told, batch.encrypted);
+            (wait, progress.pause, progress.timeline_max) = (self.poll, self.backoff.0, TIMELINE_MAX);
+        }
+    }
+
+    /// What is new since `offset`. When the server does not know that any more, what is younger is found all the same: the last events of
+    /// each room.
+    async fn news(
+        &self,
+        me: &str,
+        offset: Option<&Offset>,
+        wait: Duration,
+        progress: &mut Progress,
+    ) -> Result<News, Down> {
+        let filter = filter(me, progress.timeline_max);
+        let since = offset.map(|offset| offset.since.clone());
+        match (self.api.sync(since.as_deref(), &filter, wait).await, offset) {
+            (Ok(synced), Some(_)) => Ok(News { synced, since, from_ms: WallMs::MIN }),
+            (Ok(synced), None) => Ok(News { synced, since, from_ms: progress.first_ms }),
+            (Err(fault), Some(lost)) if fault.is_final() => {
+                let synced = self.api.sync(None, &filter, Duration::ZERO).await?;
+                Ok(News { synced, since: None, from_ms: lost.at_ms.saturating_sub(SKEW_MS) })
+            }
+            (Err(fault), _) => {
+                // It may have been too much at once.
+                progress.timeline_max = (progress.timeline_max / 2).max(1);
+                Err(fault.into())
+            }
         }
     }
 
     /// Says how we are, when that has changed.
     fn tell(&self, inbound: &dyn Inbound, told: &mut Option<Option<String>>, fault: Option<String>) {
         if told.as_ref() != Some(&fault) {
-            inbound.health(&self.name, fault.clone());
+            inbound.health(&self.reader.channel, fault.clone());
             *told = Some(fault);
         }
     }
 
-    async fn anew(
-        &self,
-        me: &str,
-        inbound: &dyn Inbound,
-        lost: Option<Offset>,
-        filter: &str,
-    ) -> Result<Synced, Down> {
-        let synced: Synced = self.api.sync(None, filter, Duration::ZERO).await?;
-        let from_ms = lost.map_or(self.clock.wall_ms(), |lost| lost.at_ms);
-        self.batch(me, inbound, &synced, None, from_ms).await?;
-        Ok(synced)
-    }
-
-    async fn keep(&self, me: &str, offset: &Offset, progress: &mut Progress) -> Result<(), Down> {
-        self.api.set_account_data(me, OFFSET, &json!(offset)).await?;
-        progress.kept = self.clock.monotonic();
-        Ok(())
-    }
-
-    /// Takes everything of an answer that was written at `from_ms` or later.
-    async fn batch(
-        &self,
-        me: &str,
-        inbound: &dyn Inbound,
-        synced: &Synced,
-        since: Option<&str>,
-        from_ms: WallMs,
-    ) -> Result<Batch, Down> {
+    /// Takes everything that is new.
+    async fn batch(&self, me: &str, inbound: &dyn Inbound, news: &News) -> Result<Batch, Down> {
+        let synced = &news.synced;
         self.notice_changes(synced);
         for (room, invited) in &synced.rooms.invite {
             self.accept(me, room, &invited.invite_state.events).await?;
         }
         let mut batch = Batch::default();
         for (room, joined) in &synced.rooms.join {
-            for event in self.timeline(me, room, &joined.timeline, since).await? {
-                if event.origin_server_ts < from_ms {
+            for event in self.timeline(me, room, &joined.timeline, news.since.as_deref()).await? {
+                if event.origin_server_ts < news.from_ms {
                     continue;
                 }
                 if event.kind == "m.room.encrypted" && event.sender != me {
@@ -261,7 +250,7 @@ impl Listener {
     fn notice_changes(&self, synced: &Synced) {
         for event in &synced.account_data.events {
             if let (Some("m.direct"), Some(content)) = (event["type"].as_str(), event.get("content")) {
-                self.rooms.set_direct(Direct::deserialize(content).unwrap_or_default());
+                self.rooms.set_direct(direct_of(content));
                 self.rooms.forget();
             }
         }
@@ -270,10 +259,9 @@ impl Listener {
         }
         for (room, joined) in &synced.rooms.join {
             for event in joined.state.events.iter().chain(&joined.timeline.events) {
-                match event["type"].as_str() {
-                    Some("m.room.encryption") => self.rooms.set_encrypted(room),
-                    Some("m.room.member") => self.rooms.forget(),
-                    _ => {}
+                // Without a key it is not of the room's state, and anybody may have written it.
+                if event["type"] == "m.room.encryption" && event["state_key"] == "" {
+                    self.rooms.set_encrypted(room);
                 }
             }
         }
@@ -306,7 +294,7 @@ impl Listener {
 
     /// Whether it was for us, and is taken.
     async fn take(&self, me: &str, inbound: &dyn Inbound, room: &str, event: Event) -> Result<bool, Down> {
-        let Some(incoming) = self.read(me, room, &event).await? else { return Ok(false) };
+        let Some(incoming) = self.reader.read(me, room, &event).await? else { return Ok(false) };
         let taken = inbound.take(incoming.clone()).await;
         let notice = taken.map_err(|error| Down(format!("what came in cannot be stored: {error}")))?;
         if let Some(sentence) = notice {
@@ -317,127 +305,19 @@ impl Listener {
         Ok(true)
     }
 
-    /// What an event is to us, if it is anything.
-    async fn read(&self, me: &str, room: &str, event: &Event) -> Result<Option<Incoming>, Fault> {
-        if event.sender == me || !address::is_event(&event.event_id) {
-            return Ok(None);
-        }
-        let Ok(from) = address::normalise(AddressKind::Direct, &event.sender) else { return Ok(None) };
-        let said = match event.kind.as_str() {
-            "m.room.message" if event.is_edit() => self.edited(me, room, event).await?,
-            "m.room.message" => self.written(me, room, event).await?,
-            "m.reaction" => self.pressed(me, room, event).await?,
-            "m.room.redaction" => self.taken_back(room, event).await?,
-            _ => None,
-        };
-        let Some(Said { what, message_id, references }) = said else { return Ok(None) };
-        let place = (!self.is_direct(room, &event.sender).await?).then(|| room.to_owned());
-        Ok(Some(Incoming {
-            channel: self.name.clone(),
-            event_id: event.event_id.clone(),
-            from,
-            origin: Origin::Verified { by: "api".into() },
-            what,
-            message_id,
-            place,
-            references,
-            at_ms: event.origin_server_ts,
-        }))
-    }
-
-    async fn is_direct(&self, room: &str, sender: &str) -> Result<bool, Fault> {
-        let direct = self.rooms.direct().await?;
-        Ok(direct.get(sender).is_some_and(|rooms| rooms.iter().any(|known| known == room)))
-    }
-
-    async fn written(&self, me: &str, room: &str, event: &Event) -> Result<Option<Said>, Fault> {
-        let Some(text) = event::words(&event.content) else { return Ok(None) };
-        if !self.is_for_us(me, room, &event.sender, &event.content).await? {
-            return Ok(None);
-        }
-        let references = event::references(&event.content);
-        Ok(Some(Said {
-            what: IncomingKind::Text { text },
-            message_id: Some(event.event_id.clone()),
-            references,
-        }))
-    }
-
-    /// Clients must not believe an edit of somebody else's message, and servers do not look.
-    async fn edited(&self, me: &str, room: &str, event: &Event) -> Result<Option<Said>, Fault> {
-        let Some((message_id, new)) = event.replaced() else { return Ok(None) };
-        let Some(text) = event::words(new) else { return Ok(None) };
-        let Some(original) = self.look_up(room, &message_id).await? else { return Ok(None) };
-        if original.sender != event.sender
-            || !self.is_for_us(me, room, &event.sender, &original.content).await?
-        {
-            return Ok(None);
-        }
-        let references = event::references(&original.content);
-        let what = IncomingKind::Edited { message_id: message_id.clone(), text };
-        Ok(Some(Said { what, message_id: Some(message_id), references }))
-    }
-
-    /// A press is a reaction to a message of ours that offers so many choices.
-    async fn pressed(&self, me: &str, room: &str, event: &Event) -> Result<Option<Said>, Fault> {
-        let Some((message, number)) = event.pressed() else { return Ok(None) };
-        let ours = self.look_up(room, &message).await?.filter(|original| original.sender == me);
-        let value = ours.and_then(|ours| ours.own()?.choices.into_iter().nth(number - 1));
-        Ok(value.map(|value| Said {
-            what: IncomingKind::Button { value },
-            message_id: None,
-            references: vec![message],
-        }))
-    }
-
-    /// Of a message that its writer took back only the shell is left, so that what it was about cannot be known.
-    async fn taken_back(&self, room: &str, event: &Event) -> Result<Option<Said>, Fault> {
-        let Some(message_id) = event.redacted().filter(|id| address::is_event(id)) else { return Ok(None) };
-        let original = self.look_up(room, message_id).await?;
-        let theirs =
-            original.is_some_and(|gone| gone.sender == event.sender && gone.kind == "m.room.message");
-        let message_id = message_id.to_owned();
-        Ok(theirs.then(|| Said {
-            what: IncomingKind::Deleted { message_id: message_id.clone() },
-            message_id: Some(message_id),
-            references: Vec::new(),
-        }))
-    }
-
-    /// Whether what somebody writes is said to us: alone, in answer to us, or by name.
-    async fn is_for_us(&self, me: &str, room: &str, sender: &str, content: &Value) -> Result<bool, Fault> {
-        if self.is_direct(room, sender).await? || event::mentions(content, me) {
-            return Ok(true);
-        }
-        for message in event::references(content) {
-            if self.look_up(room, &message).await?.is_some_and(|answered| answered.sender == me) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    async fn look_up(&self, room: &str, event: &str) -> Result<Option<Event>, Fault> {
-        let found: Option<Value> = match self.api.event(room, event).await {
-            Err(fault) if fault.is_final() => None,
-            found => found?,
-        };
-        Ok(found.and_then(|value| Event::deserialize(&value).ok()))
-    }
-
     /// Accepts an invitation of somebody who may invite us, into a room that we can read. Others stay open.
     async fn accept(&self, me: &str, room: &str, state: &[Value]) -> Result<(), Fault> {
         let of = |kind: &str| {
             state.iter().filter(move |event| event["type"].as_str() == Some(kind)).collect::<Vec<_>>()
         };
-        let ours = of("m.room.member").into_iter().find(|event| event["state_key"].as_str() == Some(me));
-        let Some(invitation) = ours.filter(|event| event["content"]["membership"].as_str() == Some("invite"))
-        else {
-            return Ok(());
-        };
+        let mut ours = of("m.room.member");
+        ours.retain(|event| event["state_key"].as_str() == Some(me));
+        // The inviting server chose what stands beside the invitation: two of them are one too many.
+        let [invitation] = ours[..] else { return Ok(()) };
         let sender = invitation["sender"].as_str().unwrap_or_default();
+        let is_invitation = invitation["content"]["membership"].as_str() == Some("invite");
         let readable = of("m.room.encryption").is_empty();
-        if !readable || !address::is_room(room) || !self.may_invite(me, sender) {
+        if !is_invitation || !readable || !address::is_room(room) || !self.may_invite(me, sender) {
             return Ok(());
         }
         match self.api.join(room).await {
@@ -460,13 +340,6 @@ impl Listener {
                 None => server == address::server_of(me),
             }
     }
-}
-
-/// What an event says to us.
-struct Said {
-    what: IncomingKind,
-    message_id: Option<String>,
-    references: Vec<String>,
 }
 
 fn events_filter(me: &str) -> Value {

@@ -2,7 +2,7 @@
 //! encryption alone: others are refused before anything is sent there, and not joined.
 //!
 //! Out: [`prepare`] makes parts of a draft, [`content`] the events, [`rooms`] finds the room of an address, [`outbound`] sends. In:
-//! [`inbound`] follows `/sync`, [`event`] says what an event says. [`api`] holds the dozen requests that are made, [`answer`] what their
+//! [`inbound`] follows `/sync`, [`reader`] says what an event is to us and [`event`] what it says. [`api`] holds the dozen requests that are made, [`answer`] what their
 //! ends mean. They are read with structures of our own: of events that any server of the world may have made each field is optional to us,
 //! which ruma's types would not be, and a dozen requests do not carry its nineteen crates.
 //!
@@ -22,9 +22,12 @@ mod answer;
 mod api;
 mod content;
 mod event;
+#[cfg(test)]
+mod golden;
 mod inbound;
 mod outbound;
 mod prepare;
+mod reader;
 mod rooms;
 mod settings;
 
@@ -87,8 +90,9 @@ impl Matrix {
         let api = Arc::new(api::Api::new(base, token.clone(), client, timeout, clock.clone()));
         let rooms = Arc::new(rooms::Rooms::new(api.clone(), token, clock.clone()));
         let outbound = Arc::new(outbound::Outbound::new(api.clone(), rooms.clone(), timeout, clock.clone()));
+        let reader = reader::Reader { channel: name.clone(), api: api.clone(), rooms: rooms.clone() };
         let listener = inbound::Listener {
-            name: name.clone(),
+            reader,
             api,
             rooms: rooms.clone(),
             outbound: outbound.clone(),

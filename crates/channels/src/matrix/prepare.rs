@@ -20,6 +20,9 @@ const NAME_GRAPHEMES_MAX: usize = 80;
 /// What a short code is written with, so that it is found in an answer.
 const CODE_PREFIX: &str = "SB-";
 
+/// What stands above the choices.
+const CHOICES_LEAD: &str = "React with a number, or send what stands behind it:";
+
 /// The parts; the last has the buttons.
 pub(super) fn prepare(draft: &Draft<'_>) -> Result<Vec<Part>, String> {
     let mut document = Document::default();
@@ -55,6 +58,26 @@ pub(super) fn line(text: &str) -> Part {
     part(&document)
 }
 
+/// A part without its choices, for when they are none any more.
+pub(super) fn without_choices(part: &Part) -> Part {
+    if part.buttons.is_empty() {
+        return part.clone();
+    }
+    let html =
+        part.html.as_deref().map(|html| without_last(html, &format!("\n<p>{CHOICES_LEAD}"), "</p>", 4));
+    let text = without_last(&part.text, &format!("\n\n{CHOICES_LEAD}"), "\n\n", 0);
+    Part { text, html, buttons: Vec::new(), ..part.clone() }
+}
+
+/// `text` without what begins with the last `start`, up to `kept` bytes behind the start of the next `end`. The last, for what an agent wrote
+/// stands before it.
+fn without_last(text: &str, start: &str, end: &str, kept: usize) -> String {
+    let Some(from) = text.rfind(start) else { return text.to_owned() };
+    let rest = &text[from + start.len()..];
+    let rest = rest.find(end).map_or("", |at| &rest[at + kept..]);
+    format!("{}{rest}", &text[..from])
+}
+
 fn head(draft: &Draft<'_>) -> Vec<Span> {
     let lead = match draft.kind {
         MessageKind::Question => "Question from ",
@@ -67,7 +90,7 @@ fn head(draft: &Draft<'_>) -> Vec<Span> {
 
 /// A line for each choice: its keycap, its label, and what can be sent instead of pressing it.
 fn choices(draft: &Draft<'_>) -> Vec<Span> {
-    let mut spans = vec![Span::plain("React with a number, or send what stands behind it:")];
+    let mut spans = vec![Span::plain(CHOICES_LEAD)];
     for (number, button) in (1..=CHOICES_MAX).zip(draft.buttons) {
         spans.push(Span::plain(&format!("\n{number}\u{fe0f}\u{20e3} {} ", shortened(&button.label))));
         spans.push(Span { style: Style::CODE, ..Span::plain(&clean_line(&button.value)) });

@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 
 /// Where clients keep which rooms are talks with whom.
 const DIRECT: &str = "m.direct";
-/// How long is believed what the server said of a room; what `/sync` tells of one ends it at once.
+/// How long is believed what the server said of a room. That it has become encrypted, or that we have left one, `/sync` tells at once.
 const BELIEVED: Duration = Duration::from_secs(30);
 /// Rooms with one person that are looked at.
 const CANDIDATES_MAX: usize = 20;
@@ -46,6 +46,8 @@ pub(super) struct Rooms {
     known: Mutex<Known>,
     /// One at a time looks for a room, makes it and remembers it.
     finding: tokio::sync::Mutex<()>,
+    /// One at a time changes what is remembered.
+    remembering: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -62,8 +64,15 @@ struct Known {
 
 impl Rooms {
     pub fn new(api: Arc<Api>, key: SecretString, clock: Arc<dyn Clock>) -> Self {
-        let (known, finding) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { api, key, clock, me: OnceCell::new(), known, finding }
+        Self {
+            api,
+            key,
+            clock,
+            me: OnceCell::new(),
+            known: Mutex::default(),
+            finding: tokio::sync::Mutex::default(),
+            remembering: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Our own user id.
@@ -173,8 +182,13 @@ impl Rooms {
         if let Some(direct) = self.known.lock().direct.clone() {
             return Ok(direct);
         }
-        let direct: Direct = self.api.account_data(self.me().await?, DIRECT).await?.unwrap_or_default();
-        Ok(direct)
+        self.ask_direct().await
+    }
+
+    /// The same, asked for anew.
+    pub async fn ask_direct(&self) -> Result<Direct, Fault> {
+        let data: Option<Value> = self.api.account_data(self.me().await?, DIRECT).await?;
+        Ok(data.as_ref().map(direct_of).unwrap_or_default())
     }
 
     /// `/sync` has told which rooms are talks with whom.
@@ -184,9 +198,10 @@ impl Rooms {
 
     /// Remembers that a room is a talk with a user.
     pub async fn remember(&self, user: &str, room: &str) -> Result<(), Fault> {
-        // Fresh, for another client of the account may have written too.
         let me = self.me().await?;
-        let mut direct: Direct = self.api.account_data(me, DIRECT).await?.unwrap_or_default();
+        let _one = self.remembering.lock().await;
+        // Fresh, for another client of the account may have written too.
+        let mut direct = self.ask_direct().await?;
         let rooms = direct.entry(user.to_owned()).or_default();
         if !rooms.iter().any(|known| known == room) {
             rooms.push(room.to_owned());
@@ -201,11 +216,10 @@ impl Rooms {
     async fn direct_room(&self, user: &str) -> Result<String, NotSent> {
         // What `/sync` told may be older than what another node has written.
         let me = self.me().await.map_err(Fault::nobody_reached)?;
-        let direct: Direct =
-            self.api.account_data(me, DIRECT).await.map_err(Fault::nobody_reached)?.unwrap_or_default();
+        let direct = self.ask_direct().await.map_err(Fault::nobody_reached)?;
         let mut why = None;
         let rooms = direct.get(user).map(Vec::as_slice).unwrap_or_default();
-        for room in rooms.iter().filter(|room| address::is_room(room)).take(CANDIDATES_MAX) {
+        for room in rooms.iter().take(CANDIDATES_MAX) {
             match self.usable(room, user).await {
                 Ok(true) => return Ok(room.clone()),
                 Ok(false) => {}
@@ -277,6 +291,16 @@ impl Rooms {
         let secret = format!("{}\0{me}\0{user}", self.key.expose_secret());
         format!("switchboard-{}", &digest::hex(&digest::sha256(secret.as_bytes()))[..32])
     }
+}
+
+/// What `m.direct` says; clients write it, and what is not of its form is left out.
+pub(super) fn direct_of(data: &Value) -> Direct {
+    let rooms = |value: &Value| {
+        let ids = value.as_array()?.iter().filter_map(Value::as_str);
+        Some(ids.filter(|id| address::is_room(id)).map(str::to_owned).collect())
+    };
+    let entries = data.as_object().into_iter().flatten();
+    entries.filter_map(|(user, value)| Some((user.clone(), rooms(value)?))).collect()
 }
 
 fn encrypted(room: &str) -> NotSent {

@@ -150,8 +150,8 @@ impl Dialect for MatrixEvent {
 }
 
 /// Makes text of every link that would show as a person or a room, and breaks what clients would make a mention of: `@room`, user ids, room
-/// aliases and addresses of `matrix.to`. In a block of
-/// code only the first and the last are: clients leave ids there alone, and people copy code.
+/// aliases and addresses of `matrix.to`. In a block of code only the first and the last are: clients leave ids there alone, and people copy
+/// code.
 pub fn without_mentions(document: &mut Document) {
     for block in &mut document.blocks {
         unlink_permalinks(block);

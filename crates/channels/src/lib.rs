@@ -18,4 +18,5 @@ pub mod handle;
 pub mod matrix;
 pub mod message;
 pub mod retry_after;
+pub mod slack;
 pub mod webhook;

@@ -130,7 +130,7 @@ pub async fn exchange(
     let mut head: String =
         text.lines().filter(|line| !is_ours(line)).flat_map(|line| [line, "\r\n"]).collect();
     head = head.replacen("HTTP/1.0", "HTTP/1.1", 1);
-    head.push_str(&format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()));
+    head.extend(["content-length: ", &body.len().to_string(), "\r\nconnection: close\r\n\r\n"]);
     Ok(Answer { status, bytes: [head.as_bytes(), &body].concat(), body })
 }
 

@@ -14,6 +14,7 @@ mod matrix;
 mod parse;
 mod plain;
 mod render;
+pub mod slack;
 mod split;
 #[cfg(test)]
 mod tests;

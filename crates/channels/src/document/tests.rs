@@ -1,11 +1,12 @@
 //! What holds for every document and every dialect.
 
+use super::slack::{BREAK, GLUE, Mrkdwn, tame};
 use super::*;
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use switchboard_core::port::channel::LengthUnit;
 
-const DIALECTS: [&dyn Dialect; 4] = [&Plain, &Html, &Matrix, &MatrixEvent];
+const DIALECTS: [&dyn Dialect; 5] = [&Plain, &Html, &Matrix, &MatrixEvent, &Mrkdwn];
 const UNITS: [LengthUnit; 3] = [LengthUnit::Bytes, LengthUnit::Chars, LengthUnit::Utf16];
 
 /// What a reader of HTML sees; fails unless every element is closed in order.
@@ -27,6 +28,71 @@ fn seen(html: &str) -> String {
     assert!(!text.contains(['>', '"']), "unescaped: {text}");
     let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
     plain.replace("&amp;", "&")
+}
+
+/// mrkdwn without what lists, quotations and fences look like, which a reader could not tell from text.
+struct Bare;
+
+impl Dialect for Bare {
+    fn text(&self, text: &str, place: Place, out: &mut String) {
+        Mrkdwn.text(text, place, out);
+    }
+    fn line_end(&self, place: Place, out: &mut String) {
+        Mrkdwn.line_end(place, out);
+    }
+    fn open(&self, style: Style, out: &mut String) {
+        Mrkdwn.open(style, out);
+    }
+    fn close(&self, style: Style, out: &mut String) {
+        Mrkdwn.close(style, out);
+    }
+    fn open_link(&self, link: &Link, out: &mut String) {
+        Mrkdwn.open_link(link, out);
+    }
+    fn close_link(&self, link: &Link, out: &mut String) {
+        Mrkdwn.close_link(link, out);
+    }
+    fn enter(&self, _: &[Container], _: usize, _: &mut String) {}
+    fn leave(&self, _: &Container, _: &mut String) {}
+    fn prefix(&self, _: &[Container], _: usize, _: &mut String) {}
+    fn start(&self, _: &Kind, _: &str, _: &mut String) {}
+    fn end(&self, _: &Kind, _: &str, _: &mut String) {}
+    fn between(&self, _: &[Container], _: bool, out: &mut String) {
+        out.push('\n');
+    }
+}
+
+/// What a reader of [`Bare`] sees; fails on anything between angle brackets but a link, and unless looks end in order within their line.
+fn seen_in_slack(mrkdwn: &str) -> String {
+    let (mut open, mut text) = (Vec::new(), String::new());
+    let mut rest = mrkdwn.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            GLUE => open.push(rest.next().expect("a mark")),
+            '*' | '_' | '~' | '`' if rest.peek() == Some(&GLUE) && open.last() == Some(&c) => {
+                (open.pop(), rest.next());
+            }
+            '<' => {
+                let link: String = rest.by_ref().take_while(|c| *c != '>').collect();
+                let (target, label) = link.split_once('|').expect("a link has a label");
+                assert!(
+                    ["http:", "https:", "mailto:"].iter().any(|s| target.to_lowercase().starts_with(s)),
+                    "{link}"
+                );
+                assert!(!target.contains('<') && !label.contains('<'), "{link}");
+                text.push_str(label);
+            }
+            '>' => panic!("unescaped: {mrkdwn}"),
+            '\n' => {
+                assert!(open.is_empty(), "{open:?} stay open: {mrkdwn}");
+                text.push(c);
+            }
+            BREAK => {}
+            c => text.push(c),
+        }
+    }
+    assert!(open.is_empty(), "{open:?} stay open: {mrkdwn}");
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
 /// Without white space, which a cut may take.
@@ -293,7 +359,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_are_whole_and_within_their_limit(source in source(), max in 512_usize..1200, unit in 0..3_usize, which in 0..4_usize) {
+    fn parts_are_whole_and_within_their_limit(source in source(), max in 512_usize..1200, unit in 0..3_usize, which in 0..DIALECTS.len()) {
         let document = Document::parse(&source);
         let parts = hold(&document, DIALECTS[which], Limit::new(max, UNITS[unit]), max);
         prop_assert_eq!(visible(&parts), dense(&document.visible()));
@@ -305,9 +371,25 @@ proptest! {
     }
 
     #[test]
+    fn slack_shows_the_text_and_no_mention(source in source(), max in 512_usize..3000) {
+        let document = Document::parse(&source);
+        let parts = split(&tame(&document), &Mrkdwn, Limit::new(max, LengthUnit::Utf16), false);
+        let mut shown = String::new();
+        for part in &parts {
+            prop_assert!(render(part, &Mrkdwn).encode_utf16().count() <= max);
+            shown += &dense(&seen_in_slack(&render(part, &Bare)));
+        }
+        prop_assert_eq!(shown, dense(&document.visible()));
+    }
+
+    #[test]
     fn nothing_that_is_written_panics(source in ".{0,400}", nested in "[>*_`~\\[\\]()!|#\n -]{0,300}") {
         for text in [&source, &nested] {
-            hold(&Document::parse(text), &Html, Limit::new(512, LengthUnit::Bytes), 512);
+            let document = Document::parse(text);
+            hold(&document, &Html, Limit::new(512, LengthUnit::Bytes), 512);
+            let parts = split(&tame(&document), &Mrkdwn, Limit::new(512, LengthUnit::Utf16), false);
+            let shown: String = parts.iter().map(|part| dense(&seen_in_slack(&render(part, &Bare)))).collect();
+            prop_assert_eq!(shown, dense(&document.visible()));
         }
     }
 

@@ -14,7 +14,8 @@ const NAME_CHARS_MAX: usize = 100;
 pub(super) struct Event {
     #[serde(rename = "type")]
     pub kind: String,
-    pub event_id: String,
+    #[serde(rename = "event_id")]
+    pub id: String,
     pub sender: String,
     #[serde(default)]
     pub origin_server_ts: WallMs,

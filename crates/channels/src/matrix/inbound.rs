@@ -170,7 +170,7 @@ impl Listener {
         self.rooms.forget();
         let kept: Option<Value> = self.api.account_data(&me, OFFSET).await?;
         let mut offset = kept.and_then(|kept| Offset::deserialize(kept).ok());
-        let (mut wait, mut told) = (Duration::ZERO, None);
+        let (mut wait, mut told) = (Duration::ZERO, Some(String::new()));
         loop {
             let at_ms = self.clock.wall_ms();
             let news = self.news(&me, offset.as_ref(), wait, progress).await?;
@@ -182,7 +182,11 @@ impl Listener {
                 progress.kept = self.clock.monotonic();
             }
             offset = Some(next);
-            self.tell(inbound, &mut told, batch.encrypted);
+            // At the beginning nothing was told, and then what has changed.
+            if told != batch.encrypted {
+                inbound.health(&self.reader.channel, batch.encrypted.clone());
+                told = batch.encrypted;
+            }
             (wait, progress.pause, progress.timeline_max) = (self.poll, self.backoff.0, TIMELINE_MAX);
         }
     }
@@ -210,14 +214,6 @@ impl Listener {
                 progress.timeline_max = (progress.timeline_max / 2).max(1);
                 Err(fault.into())
             }
-        }
-    }
-
-    /// Says how we are, when that has changed.
-    fn tell(&self, inbound: &dyn Inbound, told: &mut Option<Option<String>>, fault: Option<String>) {
-        if told.as_ref() != Some(&fault) {
-            inbound.health(&self.reader.channel, fault.clone());
-            *told = Some(fault);
         }
     }
 

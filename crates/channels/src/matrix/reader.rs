@@ -28,7 +28,7 @@ struct Said {
 impl Reader {
     /// What an event is to us, if it is anything.
     pub async fn read(&self, me: &str, room: &str, event: &Event) -> Result<Option<Incoming>, Fault> {
-        if event.sender == me || !address::is_event(&event.event_id) {
+        if event.sender == me || !address::is_event(&event.id) {
             return Ok(None);
         }
         let Ok(from) = address::normalise(AddressKind::Direct, &event.sender) else { return Ok(None) };
@@ -43,7 +43,7 @@ impl Reader {
         let place = (!self.is_direct(room, &event.sender).await?).then(|| room.to_owned());
         Ok(Some(Incoming {
             channel: self.channel.clone(),
-            event_id: event.event_id.clone(),
+            event_id: event.id.clone(),
             from,
             origin: Origin::Verified { by: "api".into() },
             what,
@@ -65,11 +65,7 @@ impl Reader {
             return Ok(None);
         }
         let references = event::references(&event.content);
-        Ok(Some(Said {
-            what: IncomingKind::Text { text },
-            message_id: Some(event.event_id.clone()),
-            references,
-        }))
+        Ok(Some(Said { what: IncomingKind::Text { text }, message_id: Some(event.id.clone()), references }))
     }
 
     /// Clients must not believe an edit of somebody else's message, and servers do not look.

@@ -22,14 +22,14 @@ mod answer;
 mod api;
 mod content;
 mod event;
-#[cfg(test)]
-mod golden;
 mod inbound;
 mod outbound;
 mod prepare;
 mod reader;
 mod rooms;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use address::normalise;
 pub use prepare::{CHOICES_MAX, PART_BYTES_MAX, PARTS_MAX};

@@ -1,4 +1,4 @@
-//! Events as they come and go, byte for byte. `UPDATE=1 cargo test -p switchboard-channels matrix::golden` writes what we make of them anew.
+//! Events as they come and go, byte for byte. `UPDATE=1 cargo test -p switchboard-channels matrix::tests` writes what we make of them anew.
 
 use super::content::{self, Relation};
 use super::event::{self, Event};

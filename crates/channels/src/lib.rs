@@ -19,4 +19,5 @@ pub mod matrix;
 pub mod message;
 pub mod retry_after;
 pub mod slack;
+pub mod telegram;
 pub mod webhook;

@@ -18,3 +18,4 @@ pub mod proxy;
 pub mod slack;
 #[cfg(unix)]
 pub mod synapse;
+pub mod telegram;

@@ -2,18 +2,19 @@
 //! line on standard input is one act of a person or of the service as JSON, answered by one line of JSON.
 
 use std::io::Write as _;
-use switchboard_standin::slack;
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin, stdin};
+use switchboard_standin::{slack, telegram};
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let kind = std::env::args().nth(1).unwrap_or_default();
-    let lines = BufReader::new(stdin()).lines();
-    if kind == "slack" {
-        return run_slack(lines).await;
+    match kind.as_str() {
+        "slack" => run_slack().await,
+        "telegram" => run_telegram().await,
+        _ => {
+            eprintln!("there is no stand-in {kind:?}; there are: slack, telegram");
+            std::process::exit(2);
+        }
     }
-    eprintln!("there is no stand-in {kind:?}");
-    std::process::exit(2);
 }
 
 fn say(line: &str) -> std::io::Result<()> {
@@ -22,11 +23,22 @@ fn say(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-async fn run_slack(mut lines: Lines<BufReader<Stdin>>) -> std::io::Result<()> {
+// Reading blocks this thread alone: a stand-in has others.
+
+async fn run_slack() -> std::io::Result<()> {
     let slack = slack::Slack::start("xoxb-standin", "xapp-standin", "8f742231b10e8888abcd99yyyzzz85a5").await;
     say(&format!("http://{}", slack.address))?;
-    while let Some(line) = lines.next_line().await? {
-        say(&slack::act(&slack, &line).await.to_string())?;
+    for line in std::io::stdin().lines() {
+        say(&slack::act(&slack, &line?).await.to_string())?;
+    }
+    Ok(())
+}
+
+async fn run_telegram() -> std::io::Result<()> {
+    let telegram = telegram::Telegram::start(telegram::TOKEN).await?;
+    say(&telegram.url())?;
+    for line in std::io::stdin().lines() {
+        say(&telegram::act(&telegram, &line?).to_string())?;
     }
     Ok(())
 }

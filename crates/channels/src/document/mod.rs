@@ -16,6 +16,7 @@ mod plain;
 mod render;
 pub mod slack;
 mod split;
+mod telegram;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ pub use matrix::{Matrix, MatrixEvent, WORD_JOINER, without_mentions};
 pub use plain::Plain;
 pub use render::{Dialect, Place, render};
 pub use split::{Limit, split};
+pub use telegram::{JOINER as TELEGRAM_JOINER, Telegram};
 
 use std::sync::Arc;
 

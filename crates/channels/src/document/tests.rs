@@ -6,11 +6,23 @@ use proptest::prelude::*;
 use std::fmt::Write as _;
 use switchboard_core::port::channel::LengthUnit;
 
-const DIALECTS: [&dyn Dialect; 5] = [&Plain, &Html, &Matrix, &MatrixEvent, &Mrkdwn];
+const DIALECTS: [&dyn Dialect; 6] = [&Plain, &Html, &Matrix, &MatrixEvent, &Mrkdwn, &Telegram];
 const UNITS: [LengthUnit; 3] = [LengthUnit::Bytes, LengthUnit::Chars, LengthUnit::Utf16];
 
 /// What a reader of HTML sees; fails unless every element is closed in order.
 fn seen(html: &str) -> String {
+    let text = texts(html);
+    assert!(!text.contains('"'), "unescaped: {text}");
+    unescaped(&text)
+}
+
+fn unescaped(text: &str) -> String {
+    let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
+    plain.replace("&amp;", "&")
+}
+
+/// What stands between tags, as it is written; fails unless every element is closed in order.
+fn texts(html: &str) -> String {
     let (mut open, mut text, mut rest) = (Vec::new(), String::new(), html);
     while let Some(at) = rest.find('<') {
         text.push_str(&rest[..at]);
@@ -25,9 +37,8 @@ fn seen(html: &str) -> String {
     }
     assert!(open.is_empty(), "{open:?} stay open: {html}");
     text.push_str(rest);
-    assert!(!text.contains(['>', '"']), "unescaped: {text}");
-    let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
-    plain.replace("&amp;", "&")
+    assert!(!text.contains('>'), "unescaped: {text}");
+    text
 }
 
 /// mrkdwn without what lists, quotations and fences look like, which a reader could not tell from text.
@@ -113,8 +124,24 @@ fn hold(document: &Document, dialect: &dyn Dialect, limit: Limit, max: usize) ->
         for html in [&Html as &dyn Dialect, &Matrix] {
             assert_eq!(dense(&seen(&render(part, html))), dense(&part.visible()));
         }
+        assert_eq!(dense(&seen_in_telegram(part)), dense(&part.visible()));
     }
     parts
+}
+
+/// What a reader of Telegram sees of the leaves of a part; fails on markup that is not well formed, and on quotations within one.
+fn seen_in_telegram(part: &Document) -> String {
+    let html = render(part, &Telegram);
+    texts(&html);
+    let within = html.split("<blockquote>").skip(1).map(|quote| quote.matches("</blockquote>").count());
+    assert!(within.into_iter().all(|ends| ends == 1), "quotations nest: {html}");
+    let mut leaves = part.clone();
+    leaves.blocks.retain(|block| block.kind != Kind::Rule);
+    for block in &mut leaves.blocks {
+        block.path.clear();
+        block.spans.iter_mut().for_each(|span| span.link = None);
+    }
+    unescaped(&texts(&render(&leaves, &Telegram))).replace(telegram::JOINER, "")
 }
 
 /// The lines that are fences of a part with code alone.

@@ -8,3 +8,4 @@
 #[cfg(unix)]
 mod matrix;
 mod slack;
+mod telegram;

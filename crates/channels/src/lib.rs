@@ -15,6 +15,7 @@ pub mod exec;
 pub mod fake;
 pub mod guard;
 pub mod handle;
+pub mod matrix;
 pub mod message;
 pub mod retry_after;
 pub mod slack;

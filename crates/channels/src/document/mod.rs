@@ -10,6 +10,7 @@
 
 mod clean;
 mod html;
+mod matrix;
 mod parse;
 mod plain;
 mod render;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use clean::{clean, clean_line};
 pub use html::Html;
+pub use matrix::{Matrix, MatrixEvent, WORD_JOINER, without_mentions};
 pub use plain::Plain;
 pub use render::{Dialect, Place, render};
 pub use split::{Limit, split};

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::fmt::Write as _;
 use switchboard_core::port::channel::LengthUnit;
 
-const DIALECTS: [&dyn Dialect; 4] = [&Plain, &Html, &Mrkdwn, &Telegram];
+const DIALECTS: [&dyn Dialect; 6] = [&Plain, &Html, &Matrix, &MatrixEvent, &Mrkdwn, &Telegram];
 const UNITS: [LengthUnit; 3] = [LengthUnit::Bytes, LengthUnit::Chars, LengthUnit::Utf16];
 
 /// What a reader of HTML sees; fails unless every element is closed in order.
@@ -121,7 +121,9 @@ fn hold(document: &Document, dialect: &dyn Dialect, limit: Limit, max: usize) ->
     for part in &parts {
         let text = render(part, dialect);
         assert!(limit.measure(&text) <= max, "{} of {max}: {text}", limit.measure(&text));
-        assert_eq!(dense(&seen(&render(part, &Html))), dense(&part.visible()));
+        for html in [&Html as &dyn Dialect, &Matrix] {
+            assert_eq!(dense(&seen(&render(part, html))), dense(&part.visible()));
+        }
         assert_eq!(dense(&seen_in_telegram(part)), dense(&part.visible()));
     }
     parts

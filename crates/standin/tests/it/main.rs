@@ -5,5 +5,7 @@
     reason = "a test fails by panicking; helpers beside the tests are part of them"
 )]
 
+#[cfg(unix)]
+mod matrix;
 mod slack;
 mod telegram;

@@ -9,6 +9,7 @@
 //! To add a dialect: one file with a [`Dialect`]; then its row in the property tests of this folder.
 
 mod clean;
+pub mod discord;
 mod html;
 mod parse;
 mod plain;
@@ -18,6 +19,7 @@ mod split;
 mod tests;
 
 pub use clean::{clean, clean_line};
+pub use discord::Discord;
 pub use html::Html;
 pub use plain::Plain;
 pub use render::{Dialect, Place, render};

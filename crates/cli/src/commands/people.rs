@@ -25,7 +25,7 @@ const OUTBOUND: &str = "/admin/v1/outbound";
 const APPROVALS: &str = "/admin/v1/approvals";
 const TOPICS: &str = "/admin/v1/topics";
 const CODES: &str = "/admin/v1/pairing/codes";
-const CONSENTS: &str = "/admin/v1/pairing/consents";
+pub(super) const CONSENTS: &str = "/admin/v1/pairing/consents";
 /// How long one request of a longer wait takes: shorter than commands wait for an answer.
 const WAIT_MS: u64 = 25_000;
 

@@ -54,10 +54,11 @@ fn next(detail: &SendDetail, now_ms: WallMs) -> String {
         SendState::Held => {
             "It waits for somebody to approve it (console, or `switchboard approval list`).".into()
         }
+        SendState::Queued if send.reason.is_some() => format!("It waits{}.", reason()),
         SendState::Queued => "It waits until the person has answered the question before it.".into(),
         SendState::Sending => sending(detail, now_ms),
         SendState::Open => "It has arrived and waits for its answer.".into(),
-        SendState::Delivered => "It has arrived.".into(),
+        SendState::Delivered => format!("It has arrived{}.", reason()),
         SendState::Answered => "It was answered.".into(),
         SendState::Expired => format!("It has expired{}.", reason()),
         SendState::Refused => format!("It was refused{}.", reason()),

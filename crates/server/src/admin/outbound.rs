@@ -41,7 +41,7 @@ pub struct ApprovalsQuery {
     all: Option<bool>,
 }
 
-fn failed(error: &StoreError) -> Detail {
+pub(super) fn failed(error: &StoreError) -> Detail {
     refusal::store(error)
 }
 

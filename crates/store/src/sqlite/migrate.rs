@@ -52,6 +52,18 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0005_console.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 6,
+        name: "0006_amends.sql",
+        sql: include_str!("../../migrations/sqlite/0006_amends.sql"),
+        compatible_from: 3,
+    },
+    Migration {
+        number: 7,
+        name: "0007_quiet.sql",
+        sql: include_str!("../../migrations/sqlite/0007_quiet.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// Why the schema cannot be used.

@@ -159,6 +159,7 @@ pub(super) fn decide(
         who.via
     );
     tx.admit("outbound.decided", None, subject);
+    super::amend::ended_about(tx, send.no)?;
     if !approve {
         state::end(tx, &mut send, SendState::Refused, &format!("denied by {}", who.by))?;
     }
@@ -219,6 +220,10 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     if !matches!(now, SendState::Dead | SendState::Unknown) {
         return Err(Refusal::TaskState { state: now.as_str() }.into());
     }
+    // What it brought is tried again by itself.
+    if send.send_id.starts_with(switchboard_core::outbound::send::DIGEST) {
+        return Err(Refusal::TaskState { state: "a digest" }.into());
+    }
     if send.deadline_ms.is_some_and(|deadline| deadline <= tx.at_ms()) {
         return Err(Refusal::DeadlinePast.into());
     }
@@ -241,6 +246,7 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     tx.later(sql, values![send.no])?;
     let sql = "UPDATE parts SET state = 8, fails = 0 WHERE send = ? AND state NOT IN (3, 4)";
     tx.later(sql, values![send.no])?;
+    tx.later("UPDATE amends SET next_ms = NULL WHERE send = ?", values![send.no])?;
     tx.admit("outbound.retry", None, format!("{send_id} by={by}"));
     let has_floor = match &send.topic_id {
         Some(topic) => topic_row(tx, topic)?.is_some_and(|topic| topic.state == TopicState::Open),

@@ -11,16 +11,12 @@ const TOKEN: &str = "standin-token";
 fn main() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let kind = std::env::args().nth(1).unwrap_or_default();
-    match kind.as_str() {
-        "discord" => {
-            let discord = runtime.block_on(Discord::start(TOKEN));
-            run(&discord.api(), |act| discord.act(act))
-        }
-        _ => {
-            eprintln!("there is no stand-in {kind:?}");
-            std::process::exit(2);
-        }
+    if kind == "discord" {
+        let discord = runtime.block_on(Discord::start(TOKEN));
+        return run(&discord.api(), |act| discord.act(act));
     }
+    eprintln!("there is no stand-in {kind:?}");
+    std::process::exit(2);
 }
 
 /// Answers acts until there are none more.

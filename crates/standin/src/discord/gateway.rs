@@ -106,12 +106,12 @@ impl Connection {
                     self.send(json!({ "op": 11 })).await?;
                 }
             }
-            Some(2) | Some(6) if !self.knows(data) => {
+            Some(2 | 6) if !self.knows(data) => {
                 self.close(4004).await?;
                 return Ok(false);
             }
             Some(2) => {
-                self.session = Some(self.shared.world.lock().begin(data["intents"].as_u64().unwrap_or(0)))
+                self.session = Some(self.shared.world.lock().begin(data["intents"].as_u64().unwrap_or(0)));
             }
             Some(6) => {
                 if !self.resume(data) {

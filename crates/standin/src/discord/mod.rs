@@ -248,7 +248,7 @@ impl Discord {
 
     /// Sessions are forgotten, and what happens until the next one is brought to nobody.
     pub fn forget_sessions(&self) {
-        self.change(|world| world.forget_sessions());
+        self.change(World::forget_sessions);
     }
 
     /// Does something to all that are connected.

@@ -22,7 +22,7 @@ pub(crate) fn answer(call: &Call, shared: &Shared) -> Answer {
             "session_start_limit": { "total": 1000, "remaining": 999, "reset_after": 14_400_000, "max_concurrency": 1 },
         })),
         ("GET", ["users", "@me"]) => Ok(account(world::BOT)),
-        ("GET", ["users", id]) => world.user(id),
+        ("GET", ["users", id]) => World::user(id),
         ("GET", ["applications", "@me"] | ["oauth2", "applications", "@me"]) => Ok(application(&world)),
         ("POST", ["users", "@me", "channels"]) => world.open(&world::id(&call.body["recipient_id"])),
         ("GET", ["channels", id]) => world.channel(id),

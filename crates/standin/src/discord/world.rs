@@ -134,7 +134,7 @@ impl World {
         self.direct.iter().find(|(_, id)| *id == channel).map(|(user, _)| user)
     }
 
-    pub fn user(&self, id: &str) -> Result<Value, Refusal> {
+    pub fn user(id: &str) -> Result<Value, Refusal> {
         let known = [BOT, ADA, BEN].contains(&id);
         if known { Ok(account(id)) } else { Err(Refusal(404, 10_013, "Unknown User")) }
     }
@@ -182,7 +182,7 @@ impl World {
             return Err(INVALID_FORM);
         }
         let id = self.id();
-        let mut message = self.message_of(
+        let mut message = Self::message_of(
             BOT,
             channel,
             id,
@@ -200,14 +200,7 @@ impl World {
         Ok(message)
     }
 
-    fn message_of(
-        &self,
-        author: &str,
-        channel: &str,
-        id: u64,
-        text: &str,
-        answered: Option<&Value>,
-    ) -> Value {
+    fn message_of(author: &str, channel: &str, id: u64, text: &str, answered: Option<&Value>) -> Value {
         let mentions: Vec<Value> = [BOT, ADA, BEN]
             .into_iter()
             .filter(|user| text.contains(&format!("<@{user}>")))
@@ -293,7 +286,7 @@ impl World {
         let channel = shared.map_or_else(|| self.direct_with(user), str::to_owned);
         let answered = answers.and_then(|id| self.message(id));
         let id = self.id();
-        let message = self.message_of(user, &channel, id, text, answered.as_ref());
+        let message = Self::message_of(user, &channel, id, text, answered.as_ref());
         self.messages.insert((channel.clone(), id), message.clone());
         self.dispatch("MESSAGE_CREATE", message, true);
         format!("{channel}:{id}")

@@ -226,7 +226,7 @@ async fn what_does_not_pass_by_itself_is_said_with_its_remedy() {
     let told = |part: &'static str| {
         let store = listening.store.clone();
         async move {
-            store.until(|store| store.faults.lock().iter().flatten().any(|why| why.contains(part))).await
+            store.until(|store| store.faults.lock().iter().flatten().any(|why| why.contains(part))).await;
         }
     };
     service.upset(Upset::Close(4014));

@@ -1,35 +1,43 @@
-"""A stand-in of a chat service for the tests: the program that the channels' own tests are about, driven by lines of JSON."""
+"""A stand-in of a chat service: started as a process of its own on a free port, ended with the test."""
 
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "target/debug/switchboard-standin"
+DEFAULT = Path(__file__).parents[2] / "target/debug/switchboard-standin"
 
 
 class Standin:
-    """A running stand-in. Calling it does one act and returns what came of it."""
+    """A running stand-in."""
 
     def __init__(self, kind: str) -> None:
-        program = os.environ.get("SWITCHBOARD_STANDIN", str(PROGRAM))
+        program = os.environ.get("SWITCHBOARD_STANDIN", str(DEFAULT))
         self.process = subprocess.Popen([program, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
 
-    def __call__(self, act: str, **members: object) -> dict:
-        self.process.stdin.write(json.dumps({"act": act, **members}) + "\n")
+    def act(self, act: str, **rest: object) -> dict:
+        """One act of a person or of the service; what it led to."""
+        self.process.stdin.write(json.dumps({"act": act, **rest}) + "\n")
         self.process.stdin.flush()
-        done = json.loads(self.process.stdout.readline())
-        assert "error" not in done, done
-        return done
+        answer = json.loads(self.process.stdout.readline())
+        assert answer["ok"], answer
+        return answer
 
 
 @pytest.fixture
-def standin(request: pytest.FixtureRequest) -> Standin:
-    """The stand-in whose kind the test's module names as KIND."""
-    standin = Standin(request.module.KIND)
-    yield standin
-    standin.process.stdin.close()
-    standin.process.wait(timeout=10)
+def standin() -> Iterator[Callable[[str], Standin]]:
+    """Starts stand-ins by kind."""
+    running: list[Standin] = []
+
+    def start(kind: str) -> Standin:
+        running.append(Standin(kind))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.process.kill()
+        one.process.wait()

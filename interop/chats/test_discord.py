@@ -10,7 +10,6 @@ from conftest import Standin
 from discord.gateway import DiscordWebSocket
 from discord.http import Route
 
-KIND = "discord"
 TOKEN = "standin-token"
 BOT, ADA, SHARED = 1100000000000000001, 1100000000000000002, 1100000000000000005
 WITHIN_S = 30
@@ -48,10 +47,12 @@ class Client(discord.Client):
 
 
 @pytest.fixture(autouse=True)
-def leads_to_the_standin(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library's addresses."""
-    monkeypatch.setattr(Route, "BASE", standin.address)
-    monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", yarl.URL(standin("state")["gateway"]))
+def discords(standin: Callable[[str], Standin], monkeypatch: pytest.MonkeyPatch) -> Standin:
+    """Discord, to which the library's addresses lead."""
+    running = standin("discord")
+    monkeypatch.setattr(Route, "BASE", running.address)
+    monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", yarl.URL(running.act("state")["gateway"]))
+    return running
 
 
 def run(story: Callable[[Client], Awaitable[None]], *, connects: bool = True) -> None:
@@ -76,7 +77,7 @@ async def direct(client: Client) -> discord.DMChannel:
     return await client.create_dm(discord.Object(ADA))
 
 
-def test_a_message_with_buttons_is_posted_changed_and_deleted(standin: Standin) -> None:
+def test_a_message_with_buttons_is_posted_changed_and_deleted(discords: Standin) -> None:
     async def story(client: Client) -> None:
         channel = await direct(client)
         view = discord.ui.View(timeout=None)
@@ -84,7 +85,7 @@ def test_a_message_with_buttons_is_posted_changed_and_deleted(standin: Standin) 
         message = await channel.send("Deploy?", view=view, allowed_mentions=discord.AllowedMentions.none())
         again = await channel.send("Deploy?", nonce="n1"), await channel.send("Deploy?", nonce="n1")
         assert again[0].id == again[1].id != message.id
-        stored = standin("message", message=f"{channel.id}:{message.id}")["message"]
+        stored = discords.act("message", message=f"{channel.id}:{message.id}")["message"]
         assert stored["components"][0]["components"][0]["custom_id"] == "SB-K7.1"
         fetched = await channel.fetch_message(message.id)
         assert fetched.content == "Deploy?" and fetched.components[0].children[0].label == "Yes"
@@ -102,32 +103,32 @@ def test_a_message_with_buttons_is_posted_changed_and_deleted(standin: Standin) 
     run(story, connects=False)
 
 
-def test_events_come_in(standin: Standin) -> None:
+def test_events_come_in(discords: Standin) -> None:
     async def story(client: Client) -> None:
-        written = standin("write", text="yes")["id"]
+        written = discords.act("write", text="yes")["id"]
         message = await client.next("message")
         assert (message.content, message.author.id, message.guild) == ("yes", ADA, None)
         assert isinstance(message.channel, discord.DMChannel)
-        standin("edit", message=written, text="no")
+        discords.act("edit", message=written, text="no")
         edit = await client.next("edit")
         assert edit.message_id == message.id and edit.message.content == "no" and edit.message.edited_at
-        standin("delete", message=written)
+        discords.act("delete", message=written)
         assert (await client.next("delete")).message_id == message.id
-        standin("write_shared", text=f"<@{BOT}> hello")
+        discords.act("write_shared", text=f"<@{BOT}> hello")
         shared = await client.next("message")
         assert shared.channel.id == SHARED and client.user in shared.mentions
 
     run(story)
 
 
-def test_a_press_is_answered(standin: Standin) -> None:
+def test_a_press_is_answered(discords: Standin) -> None:
     async def story(client: Client) -> None:
         channel = await direct(client)
         view = discord.ui.View(timeout=None)
         view.add_item(discord.ui.Button(label="Yes", custom_id="SB-K7.1"))
         message = await channel.send("Deploy?", view=view)
         for _ in range(2):
-            assert standin("press", message=f"{channel.id}:{message.id}", value="SB-K7.1")["done"]
+            assert discords.act("press", message=f"{channel.id}:{message.id}", value="SB-K7.1")["done"]
         press = await client.next("press")
         assert press.type is discord.InteractionType.component and press.data["custom_id"] == "SB-K7.1"
         assert (press.user.id, press.message.id) == (ADA, message.id)
@@ -141,27 +142,27 @@ def test_a_press_is_answered(standin: Standin) -> None:
         with pytest.raises(discord.HTTPException) as twice:
             await client.http.request(route, json={"type": 6})
         assert twice.value.code == 40060
-        assert [answer["type"] for _, answer in standin("state")["callbacks"]] == [6, 4]
+        assert [answer["type"] for _, answer in discords.act("state")["callbacks"]] == [6, 4]
 
     run(story)
 
 
-def test_a_session_is_resumed_where_it_was(standin: Standin) -> None:
+def test_a_session_is_resumed_where_it_was(discords: Standin) -> None:
     async def story(client: Client) -> None:
-        standin("reconnect")
-        standin("write", text="meanwhile")
+        discords.act("reconnect")
+        discords.act("write", text="meanwhile")
         told = [await asyncio.wait_for(client.told.get(), WITHIN_S) for _ in range(2)]
         assert {kind for kind, _ in told} == {"message", "resumed"}
-        state = standin("state")
+        state = discords.act("state")
         assert (state["begun"], state["resumed"]) == (1, 1)
 
     run(story)
 
 
-def test_limits_are_waited_for_and_refusals_have_their_codes(standin: Standin) -> None:
+def test_limits_are_waited_for_and_refusals_have_their_codes(discords: Standin) -> None:
     async def story(client: Client) -> None:
         channel = await direct(client)
-        standin("throttle", ms=300)
+        discords.act("throttle", ms=300)
         started = asyncio.get_running_loop().time()
         await channel.send("patience")
         assert asyncio.get_running_loop().time() - started >= 0.3
@@ -171,7 +172,7 @@ def test_limits_are_waited_for_and_refusals_have_their_codes(standin: Standin) -
         with pytest.raises(discord.NotFound) as unknown:
             await client.http.send_message(99, params=discord.http.handle_message_parameters(content="x"))
         assert unknown.value.code == 10003
-        standin("block", user=str(ADA))
+        discords.act("block", user=str(ADA))
         with pytest.raises(discord.Forbidden) as blocked:
             await channel.send("hello?")
         assert blocked.value.code == 50007

@@ -18,4 +18,6 @@ pub mod guard;
 pub mod handle;
 pub mod message;
 pub mod retry_after;
+pub mod slack;
+pub mod telegram;
 pub mod webhook;

@@ -436,7 +436,7 @@ pub enum Outbound {
         /// The message.
         send_id: String,
     },
-    /// Try a dead or unknown message again.
+    /// Try a dead or unknown message again, or one that waits for a later attempt at once.
     Retry {
         /// The message.
         send_id: String,

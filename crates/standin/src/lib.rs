@@ -10,3 +10,5 @@
 )]
 
 pub mod discord;
+pub mod slack;
+pub mod telegram;

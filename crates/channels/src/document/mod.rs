@@ -14,7 +14,9 @@ mod html;
 mod parse;
 mod plain;
 mod render;
+pub mod slack;
 mod split;
+mod telegram;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +26,7 @@ pub use html::Html;
 pub use plain::Plain;
 pub use render::{Dialect, Place, render};
 pub use split::{Limit, split};
+pub use telegram::{JOINER as TELEGRAM_JOINER, Telegram};
 
 use std::sync::Arc;
 

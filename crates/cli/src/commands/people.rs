@@ -315,7 +315,10 @@ pub async fn outbound(api: &Api, output: Output, command: &Outbound) -> Result<(
         }
         Outbound::Retry { send_id } => {
             let state: SendState = api.post(&path(OUTBOUND, &[send_id, "retry"]), &json!({})).await?;
-            output.show(&state, |state| format!("{} is {} again.\n", state.send_id, state.state));
+            output.show(&state, |state| match state.state.as_str() {
+                "sending" => format!("{} is tried again now.\n", state.send_id),
+                other => format!("{} is {other} again.\n", state.send_id),
+            });
         }
         Outbound::Discard { send_id } => {
             let state: SendState = api.post(&path(OUTBOUND, &[send_id, "discard"]), &json!({})).await?;

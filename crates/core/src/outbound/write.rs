@@ -282,8 +282,8 @@ pub enum OutboundWrite {
         /// At most so many.
         limit: usize,
     },
-    /// A person has a dead or unknown send tried again; what of it has arrived is not sent twice. Refused when nobody approved it or
-    /// its text is erased ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
+    /// A person has a dead or unknown send tried again, or one that waits for a later attempt at once; what of it has arrived is not
+    /// sent twice. Refused when it is due or under way, when nobody approved it or its text is erased ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
     /// ([`crate::write::Refusal::IdReused`]), and past its deadline. → [`OutboundOutcome::Settled`].
     Retry {
         /// The send's public id.

@@ -99,7 +99,7 @@ fn named(detail: Detail, field: &str) -> Detail {
     if detail.code == switchboard_protocol::Code::NotFound { detail.field(field) } else { detail }
 }
 
-/// Has a dead or unknown send tried again.
+/// Has a dead or unknown send tried again, or one that waits for a later attempt at once.
 pub async fn retry(hub: &Hub, send_id: &str, by: &str) -> Result<Touched, Detail> {
     let write = OutboundWrite::Retry { send_id: send_id.to_owned(), by: by.to_owned() };
     settled(hub, write, "send_id").await

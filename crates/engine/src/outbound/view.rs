@@ -89,9 +89,12 @@ pub(super) fn forbidden_now(hub: &Hub, send: &SendRow) -> Option<String> {
 }
 
 pub(super) async fn detail(hub: &Hub, send_id: &str) -> Result<SendDetail, Detail> {
+    found(hub, send_id).await?.ok_or_else(|| refusal::not_found("send_id", "No such send."))
+}
+
+async fn found(hub: &Hub, send_id: &str) -> Result<Option<SendDetail>, Detail> {
     let found = hub.store().outbound().send(send_id.to_owned()).await;
-    let found = found.map_err(|error| refusal::store(&error))?;
-    found.ok_or_else(|| refusal::not_found("send_id", "No such send."))
+    found.map_err(|error| refusal::store(&error))
 }
 
 /// The receipt of a send as it is now.
@@ -284,9 +287,31 @@ pub fn listed(send: &SendRow) -> SendView {
     }
 }
 
+/// A listing, with why each waits that does.
+pub async fn listing(hub: &Hub, sends: &[SendRow]) -> Result<Vec<SendView>, Detail> {
+    let mut views = Vec::with_capacity(sends.len());
+    for send in sends {
+        let mut view = listed(send);
+        if send.state < SendState::Open
+            && let Some(detail) = found(hub, &send.send_id).await?
+        {
+            let around = why::Around::of(hub, &detail).await?;
+            // It may have gone on since it was listed.
+            view.reason = why::waits(&detail, &around).or(view.reason);
+        }
+        views.push(view);
+    }
+    Ok(views)
+}
+
 /// Everything about a send, with why.
-#[must_use]
-pub fn whole(detail: &SendDetail, now_ms: WallMs) -> SendWhole {
+pub async fn whole(hub: &Hub, send_id: &str) -> Result<SendWhole, Detail> {
+    let detail = detail(hub, send_id).await?;
+    let around = why::Around::of(hub, &detail).await?;
+    Ok(all_of(&detail, &around))
+}
+
+fn all_of(detail: &SendDetail, around: &why::Around) -> SendWhole {
     let parts = detail.parts.iter().map(|part| PartView {
         part: part.part,
         state: part.state.as_str().into(),
@@ -310,7 +335,7 @@ pub fn whole(detail: &SendDetail, now_ms: WallMs) -> SendWhole {
         attempts: attempts.collect(),
         approval: detail.approval.as_ref().map(|approval| approval_view(approval, &detail.send)),
         topic: detail.topic.as_ref().map(|topic| told(topic, &detail.send)),
-        why: why::why(detail, now_ms),
+        why: why::why(detail, around),
     }
 }
 

@@ -4,8 +4,21 @@ use super::{ADA, Discord, Upset};
 use serde_json::{Value, json};
 use switchboard_channels::conformance::{Behaviour, Wait};
 
+/// One act, as a line of JSON, and what came of it: `ok`, and why not or what else there is to say.
+#[must_use]
+pub fn act(discord: &Discord, line: &str) -> Value {
+    let done = serde_json::from_str(line).map_err(|error| error.to_string());
+    match done.and_then(|act: Value| done_by(discord, &act)) {
+        Ok(mut done) => {
+            done["ok"] = json!(true);
+            done
+        }
+        Err(why) => json!({ "ok": false, "error": why }),
+    }
+}
+
 /// `{"act": "write", "user": "…", "text": "…"}` and so on; what came of it.
-pub(super) fn act(discord: &Discord, act: &Value) -> Result<Value, String> {
+fn done_by(discord: &Discord, act: &Value) -> Result<Value, String> {
     let text = |name: &str| act[name].as_str();
     let needed = |name: &str| text(name).ok_or_else(|| format!("{name} is missing"));
     let user = text("user").unwrap_or(ADA);

@@ -9,10 +9,11 @@ mod http;
 mod rest;
 mod world;
 
+pub use act::act;
 use futures_util::future::BoxFuture;
 use http::{Request, Room};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -24,6 +25,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use world::World;
 pub use world::{ADA, BEN, BOT, GUILD, SHARED, Sent};
+
+/// What a bot has to show to the stand-in that the program runs.
+pub const TOKEN: &str = "standin-token";
 
 /// What the gateway does beside the ordinary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,12 +258,6 @@ impl Discord {
     /// Does something to all that are connected.
     pub fn upset(&self, upset: Upset) {
         self.change(|world| world.upsets.push(upset));
-    }
-
-    /// One act as JSON, as the program reads them; its answer.
-    #[must_use]
-    pub fn act(&self, act: &Value) -> Value {
-        act::act(self, act).unwrap_or_else(|why| json!({ "error": why }))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {

@@ -208,6 +208,7 @@ macro_rules! store_conformance {
                 an_address_that_is_gone_is_suppressed,
                 what_comes_back_has_not_arrived,
                 a_retry_has_its_bounds,
+                what_waits_can_be_hurried,
                 a_claim_tells_the_consent_of_now,
             }
             outbound_consent::{

@@ -8,6 +8,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod console;
+pub mod discord;
 pub mod document;
 pub mod email;
 pub mod exec;

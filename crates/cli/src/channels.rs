@@ -77,6 +77,8 @@ fn made(entry: &Entry, clock: &Arc<dyn Clock>, reply_key: ReplyKey) -> Result<Ar
     match entry.kind.as_str() {
         "slack" => chats::slack(entry, clock),
         "telegram" => chats::telegram(entry, clock),
+        "discord" => chats::discord(entry, clock),
+        "matrix" => chats::matrix(entry, clock),
         "email" => email_of(entry, clock, reply_key),
         "webhook" => webhook_of(entry, clock),
         "exec" => exec_of(entry),

@@ -11,6 +11,7 @@
     reason = "a helper of tests fails by panicking; that is what it is for"
 )]
 
+pub mod discord;
 #[cfg(unix)]
 pub mod http;
 #[cfg(unix)]

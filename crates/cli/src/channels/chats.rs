@@ -1,8 +1,8 @@
 //! The chat services among the channels.
 
-use super::{Entry, Made, read, secret};
+use super::{Entry, Made, read, secret, timeout};
 use std::sync::Arc;
-use switchboard_channels::{slack, telegram};
+use switchboard_channels::{discord, matrix, slack, telegram};
 use switchboard_core::SecretString;
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::time::Clock;
@@ -42,4 +42,27 @@ pub(super) fn telegram(entry: &Entry, clock: &Arc<dyn Clock>) -> Made {
         settings.api_url.clone_from(url);
     }
     Ok(Arc::new(telegram::Telegram::new(settings)?))
+}
+
+/// Discord.
+pub(super) fn discord(entry: &Entry, clock: &Arc<dyn Clock>) -> Made {
+    let entropy = Arc::new(SystemEntropy);
+    let mut settings = discord::Settings::new(&entry.name, token(entry)?, clock.clone(), entropy);
+    settings.message_content = entry.message_content;
+    settings.timeout = timeout(entry, settings.timeout)?;
+    if let Some(url) = &entry.api_url {
+        settings.api.clone_from(url);
+    }
+    Ok(Arc::new(discord::Discord::new(settings)?))
+}
+
+/// Matrix.
+pub(super) fn matrix(entry: &Entry, clock: &Arc<dyn Clock>) -> Made {
+    let homeserver = entry.homeserver.as_deref().ok_or("give homeserver")?;
+    let (token, entropy) = (token(entry)?, Arc::new(SystemEntropy));
+    let mut settings = matrix::Settings::new(&entry.name, homeserver, token, clock.clone(), entropy);
+    settings.invite_servers.clone_from(&entry.invite_servers);
+    settings.plain_allowed = entry.plain_allowed;
+    settings.authorities_pem = entry.ca_file.as_deref().map(read).transpose()?;
+    Ok(Arc::new(matrix::Matrix::new(settings)?))
 }

@@ -18,13 +18,13 @@ pub(super) const SECTION: &str = "channel";
 pub struct Channel {
     /// What callers put in `channel`: a-z, 0-9, - and _.
     pub name: String,
-    /// `slack`, `telegram`, `email`, `webhook` or `exec`.
+    /// `slack`, `telegram`, `discord`, `matrix`, `email`, `webhook` or `exec`.
     pub kind: String,
     /// Whether it takes what is addressed to a name that no channel has. It is then not listed.
     pub fallback: bool,
-    /// slack, telegram: the variable that holds the bot's token.
+    /// slack, telegram, discord, matrix: the variable that holds the bot's token.
     pub token_env: Option<String>,
-    /// slack, telegram: the file (mode 0600) that holds it.
+    /// slack, telegram, discord, matrix: the file (mode 0600) that holds it.
     pub token_file: Option<String>,
     /// slack: the variable that holds the app's token, for Socket Mode.
     pub app_token_env: Option<String>,
@@ -42,8 +42,16 @@ pub struct Channel {
     pub webhook_secret_file: Option<String>,
     /// telegram: whether a webhook that somebody else has set is removed.
     pub remove_webhook: bool,
-    /// slack, telegram: where the service's interface is, if not at the service itself.
+    /// slack, telegram, discord: where the service's interface is, if not at the service itself.
     pub api_url: Option<String>,
+    /// discord: whether messages of shared channels come in that neither mention the bot nor answer it.
+    pub message_content: bool,
+    /// matrix: the homeserver, `https://HOST`.
+    pub homeserver: Option<String>,
+    /// matrix: the servers whose people may invite the account; absent: its own.
+    pub invite_servers: Option<Vec<String>>,
+    /// matrix: whether the homeserver may be reached without TLS beyond this machine.
+    pub plain_allowed: bool,
     /// email: where mail goes out, `smtps://HOST`, `smtp://HOST` (with STARTTLS) or, on this machine, `smtp+plain://HOST:PORT`.
     pub smtp_url: Option<String>,
     /// email: where answers are read, `imaps://HOST`, `imap://HOST` (with STARTTLS) or, on this machine, `imap+plain://HOST:PORT`.
@@ -58,7 +66,7 @@ pub struct Channel {
     pub password_env: Option<String>,
     /// email: the file (mode 0600) that holds its password.
     pub password_file: Option<String>,
-    /// email, webhook, telegram: a PEM file with the authority of the servers' certificates, if the system does not know it.
+    /// email, webhook, telegram, matrix: a PEM file with the authority of the servers' certificates, if the system does not know it.
     pub ca_file: Option<String>,
     /// email: the folder that answers arrive in.
     pub folder: Option<String>,
@@ -186,6 +194,55 @@ pub const KINDS: &[Kind] = &[
             key("remove_webhook", &[" Whether a webhook that somebody else has set is removed."], "false"),
             CA_FILE,
             API_URL,
+            FALLBACK,
+        ],
+    },
+    Kind {
+        name: "discord",
+        doc: "People and channels on Discord, by a bot.",
+        example: "discord",
+        keys: &[
+            key(
+                "token_env",
+                &[" The variable that holds the bot's token; or the file (mode 0600)."],
+                "\"DISCORD_TOKEN\"",
+            ),
+            key("token_file", &[], "\"/etc/switchboard/discord-token\""),
+            key(
+                "message_content",
+                &[
+                    " Whether the bot reads shared channels beyond mentions and replies; needs the intent of that name.",
+                ],
+                "false",
+            ),
+            API_URL,
+            FALLBACK,
+            key("timeout_s", TIMEOUT, "20"),
+        ],
+    },
+    Kind {
+        name: "matrix",
+        doc: "People and rooms on Matrix; encrypted rooms are refused.",
+        example: "matrix",
+        keys: &[
+            key("homeserver", &[" The homeserver."], "\"https://matrix.example.org\""),
+            key(
+                "token_env",
+                &[" The variable that holds the account's access token; or the file (mode 0600)."],
+                "\"MATRIX_TOKEN\"",
+            ),
+            key("token_file", &[], "\"/etc/switchboard/matrix-token\""),
+            key(
+                "invite_servers",
+                &[" The servers whose people may invite the account; without it its own. `[\"*\"]`: all."],
+                "[\"example.org\"]",
+            ),
+            key(
+                "plain_allowed",
+                &[" Whether the homeserver may be reached without TLS beyond this machine."],
+                "false",
+            ),
+            CA_FILE,
             FALLBACK,
         ],
     },
@@ -429,7 +486,7 @@ mod tests {
             .collect();
         let config = crate::config::parse("example", &text, std::iter::empty()).unwrap();
         let kinds: Vec<&str> = config.channel.iter().map(|channel| channel.kind.as_str()).collect();
-        assert_eq!(kinds, ["slack", "telegram", "email", "webhook", "exec"]);
+        assert_eq!(kinds, ["slack", "telegram", "discord", "matrix", "email", "webhook", "exec"]);
         assert!(config.channel.iter().all(|channel| {
             !(channel.fallback
                 || channel.relay_dedups
@@ -465,12 +522,13 @@ mod tests {
             "hub.toml, line 1: `knd` is no key of [[channel]]; did you mean `kind`?"
         );
         assert!(
-            refused("[[channel]]\nname = \"x\"\n")
-                .ends_with("needs a `kind`; there are: slack, telegram, email, webhook, exec")
+            refused("[[channel]]\nname = \"x\"\n").ends_with(
+                "needs a `kind`; there are: slack, telegram, discord, matrix, email, webhook, exec"
+            )
         );
         assert!(
             refused("[[channel]]\nkind = \"pigeon\"\n")
-                .ends_with("; there are: slack, telegram, email, webhook, exec")
+                .ends_with("; there are: slack, telegram, discord, matrix, email, webhook, exec")
         );
         assert!(refused("[[channel]]\nkind = \"console\"\n").contains("always there"));
         assert!(refused("[[channel]]\nkind = 3\n").starts_with("hub.toml, line 2: "));

@@ -1,5 +1,5 @@
-//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition; with no rule
-//! everything is allowed.
+//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition, but for
+//! `escalate`, which says whom a question goes to when nobody answers; with no rule everything is allowed.
 //!
 //! [`Policy::load`] reads files strictly, [`Policy::decide`] is one pure function from a call to a [`Decision`], [`Policy::explain`]
 //! says what each rule thought of it. Nothing here reads a file, a clock or a counter: limits are only named, and consumed elsewhere
@@ -14,6 +14,7 @@
 
 pub mod cases;
 mod fault;
+mod ladder;
 mod load;
 pub mod normalise;
 mod rule;
@@ -24,6 +25,7 @@ pub mod tools;
 mod tests;
 
 pub use fault::{Fault, listed};
+pub use ladder::{Ladder, Step};
 pub use load::{
     CALLS_MAX, FILE_BYTES_MAX, FILES_MAX, INTERVAL_MAX, NAME_CHARS_MAX, REASON_CHARS_MAX, RULES_MAX,
     VALUE_BYTES_MAX, VALUES_MAX,
@@ -144,6 +146,17 @@ pub struct Decision {
     /// The limits that apply to the tool, in the rules' order, whatever the verdict. They are to be consumed after everything else
     /// has passed, so that a refused call costs nothing.
     pub limits: Vec<Limit>,
+    /// Whom it goes to when nobody answers, if it is a question and a rule says so: the first one counts.
+    pub escalation: Option<Escalation>,
+}
+
+/// A rule that says whom a question goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Escalation {
+    /// The rule's id.
+    pub rule: Arc<str>,
+    /// What it says.
+    pub ladder: Arc<Ladder>,
 }
 
 /// What one rule says of a call.
@@ -159,10 +172,12 @@ pub enum Outcome {
     Held(Option<&'static str>),
     /// It refuses it, because of this parameter.
     Denied(Option<&'static str>),
+    /// It says whom the question goes to, because of this parameter.
+    Escalated(Option<&'static str>),
 }
 
 impl Outcome {
-    /// `other_tool`, `passed`, `counted`, `held` or `denied`.
+    /// `other_tool`, `passed`, `counted`, `held`, `denied` or `escalated`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -171,6 +186,7 @@ impl Outcome {
             Self::Counted => "counted",
             Self::Held(_) => "held",
             Self::Denied(_) => "denied",
+            Self::Escalated(_) => "escalated",
         }
     }
 }
@@ -245,13 +261,17 @@ impl Policy {
     /// Decides. Pure: the same policy says the same of the same call.
     #[must_use]
     pub fn decide(&self, call: &Call<'_>) -> Decision {
-        let (mut denied, mut held, mut limits) = (None, None, Vec::new());
+        let (mut denied, mut held, mut limits, mut escalation) = (None, None, Vec::new(), None);
         for (rule, outcome) in self.outcomes(call) {
             match outcome {
                 Outcome::Denied(param) if denied.is_none() => denied = Some(ruling(rule, param)),
                 Outcome::Held(param) if held.is_none() => held = Some(ruling(rule, param)),
                 Outcome::Counted => {
                     limits.extend(rule.rate.map(|rate| Limit { rule: Arc::clone(&rule.id), rate }));
+                }
+                Outcome::Escalated(_) if escalation.is_none() => {
+                    let of = |ladder: &Arc<Ladder>| (Arc::clone(&rule.id), Arc::clone(ladder));
+                    escalation = rule.ladder.as_ref().map(of);
                 }
                 _ => {}
             }
@@ -261,7 +281,8 @@ impl Policy {
             (None, Some(ruling)) => Verdict::Hold(ruling),
             (None, None) => Verdict::Allow,
         };
-        Decision { verdict, limits }
+        let escalation = escalation.map(|(rule, ladder)| Escalation { rule, ladder });
+        Decision { verdict, limits, escalation }
     }
 
     /// What each rule says of a call, in their order.
@@ -344,9 +365,21 @@ fn outcome(rule: &Rule, call: &Call<'_>, hit: Hit) -> Outcome {
     };
     match effect {
         None => Outcome::Passed,
+        Some(param) if rule.kind == Kind::Escalate => {
+            if is_question(call) {
+                Outcome::Escalated(param)
+            } else {
+                Outcome::Passed
+            }
+        }
         Some(param) if rule.kind == Kind::RequireApproval => Outcome::Held(param),
         Some(param) => Outcome::Denied(param),
     }
+}
+
+// Only a question waits for an answer; one that says nothing of its kind is one.
+fn is_question(call: &Call<'_>) -> bool {
+    call.params.get("message_kind").is_none_or(|kind| kind.is_null() || kind == "question")
 }
 
 type Screens = (Screen, Vec<(&'static str, &'static Param, Screen)>);

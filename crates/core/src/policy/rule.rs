@@ -1,5 +1,6 @@
 //! One rule, as data.
 
+use super::ladder::Ladder;
 use super::tools::{Param, Tool};
 use std::fmt;
 use std::sync::Arc;
@@ -21,11 +22,13 @@ pub enum Kind {
     RateLimitTool,
     /// A person must approve the call.
     RequireApproval,
+    /// A question that nobody answers goes on to others. The one kind that prohibits nothing.
+    Escalate,
 }
 
 impl Kind {
     /// Every kind, in the order in which rules of one file are looked at.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::DenyTool,
         Self::DenyKeyword,
         Self::DenyToolParam,
@@ -33,6 +36,7 @@ impl Kind {
         Self::DenyToolParamMatching,
         Self::RateLimitTool,
         Self::RequireApproval,
+        Self::Escalate,
     ];
 
     /// The table's name.
@@ -46,6 +50,7 @@ impl Kind {
             Self::DenyToolParamMatching => "deny_tool_param_matching",
             Self::RateLimitTool => "rate_limit_tool",
             Self::RequireApproval => "require_approval",
+            Self::Escalate => "escalate",
         }
     }
 }
@@ -145,6 +150,8 @@ pub struct Rule {
     pub test: Test,
     /// For [`Kind::RateLimitTool`].
     pub rate: Option<Rate>,
+    /// For [`Kind::Escalate`].
+    pub ladder: Option<Arc<Ladder>>,
     /// What its author tells whoever it hits.
     pub reason: Option<Arc<str>>,
     /// The line on which it begins.
@@ -157,6 +164,7 @@ impl Rule {
     pub fn sentence(&self) -> String {
         let what = match (self.kind, &self.test, self.rate) {
             (_, _, Some(rate)) => self.rate_sentence(rate),
+            (Kind::Escalate, test, _) => self.ladder_sentence(test),
             (Kind::DenyTool, ..) => format!("Nobody may call {}.", self.tool_name()),
             (_, Test::Keyword(word), _) => {
                 format!("No parameter of {} may contain {}.", self.tool_name(), quoted(word))
@@ -195,15 +203,19 @@ impl Rule {
         format!("{} may be called {times} in {interval} s {per}.", self.tool_name())
     }
 
-    fn param_sentence(&self, param: &str, how: &How, negate: bool) -> String {
-        let is = match (how, negate) {
-            (How::Equals(values), false) => format!("is {}", any(values)),
-            (How::Equals(values), true) => format!("is not {}", any(values)),
-            (How::Contains(values), false) => format!("contains {}", any(values)),
-            (How::Contains(values), true) => format!("does not contain {}", any(values)),
-            (How::Pattern(pattern), false) => format!("matches /{pattern}/"),
-            (How::Pattern(pattern), true) => format!("does not match /{pattern}/"),
+    fn ladder_sentence(&self, test: &Test) -> String {
+        let when = match test {
+            Test::Param { param, how, negate } => {
+                format!(" when `{}` {}", param.name, comparison(how, *negate))
+            }
+            _ => String::new(),
         };
+        let ladder = self.ladder.as_ref().map(ToString::to_string).unwrap_or_default();
+        format!("A question by {} that nobody answers goes on{when}: {ladder}.", self.tool_name())
+    }
+
+    fn param_sentence(&self, param: &str, how: &How, negate: bool) -> String {
+        let is = comparison(how, negate);
         let then =
             if self.kind == Kind::RequireApproval { "waits for a person's approval" } else { "is refused" };
         let loose = match how {
@@ -213,6 +225,17 @@ impl Rule {
             _ => "",
         };
         format!("{} {then} when `{param}` {is}.{loose}", self.tool_name())
+    }
+}
+
+fn comparison(how: &How, negate: bool) -> String {
+    match (how, negate) {
+        (How::Equals(values), false) => format!("is {}", any(values)),
+        (How::Equals(values), true) => format!("is not {}", any(values)),
+        (How::Contains(values), false) => format!("contains {}", any(values)),
+        (How::Contains(values), true) => format!("does not contain {}", any(values)),
+        (How::Pattern(pattern), false) => format!("matches /{pattern}/"),
+        (How::Pattern(pattern), true) => format!("does not match /{pattern}/"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why a send is where it is, in sentences for people: route, rule, attempts, waits, next step.
 
+use switchboard_core::outbound::escalate::{RungRow, RungState, Span};
 use switchboard_core::outbound::send::{PartState, SendDetail, SendState};
 use switchboard_core::time::WallMs;
 
@@ -28,6 +29,13 @@ pub fn why(detail: &SendDetail, now_ms: WallMs) -> Vec<String> {
             None => format!("The approval {} is {}.", approval.approval_id, approval.state.as_str()),
         });
     }
+    if let Some(topic) = &send.asks {
+        told.push(format!("It asks the question {topic} once more, which nobody had answered by then."));
+    }
+    told.extend(detail.rungs.iter().map(rung));
+    if let Some((then, rule)) = detail.topic.as_ref().and_then(|it| it.then.zip(it.escalated_by.as_ref())) {
+        told.push(format!("With no answer in time it means: {} ({rule}).", then.as_str()));
+    }
     for attempt in &detail.attempts {
         let reason = attempt.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
         told.push(format!(
@@ -40,6 +48,20 @@ pub fn why(detail: &SendDetail, now_ms: WallMs) -> Vec<String> {
     }
     told.push(next(detail, now_ms));
     told
+}
+
+fn rung(rung: &RungRow) -> String {
+    let whom = match &rung.to {
+        Some((channel, to)) => format!("{to} on {channel}"),
+        None => "a task proposal".into(),
+    };
+    let reason = rung.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
+    let became = rung.send_id.as_deref().map_or_else(String::new, |send_id| format!(" as {send_id}"));
+    let state = match rung.state {
+        RungState::Waiting if rung.next_ms.is_none() => "not due",
+        state => state.as_str(),
+    };
+    format!("If nobody answers, after {}: {whom}, {state}{became}{reason}.", Span(rung.after_ms))
 }
 
 fn sentence(word: &str) -> String {

@@ -1,5 +1,5 @@
-//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition, but for
-//! `escalate`, which says whom a question goes to when nobody answers; with no rule everything is allowed.
+//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition, except for two: one
+//! names what is urgent enough for quiet hours, one says whom a question goes to when nobody answers; with no rule everything is allowed.
 //!
 //! [`Policy::load`] reads files strictly, [`Policy::decide`] is one pure function from a call to a [`Decision`], [`Policy::explain`]
 //! says what each rule thought of it. Nothing here reads a file, a clock or a counter: limits are only named, and consumed elsewhere
@@ -7,7 +7,7 @@
 //!
 //! Rules see the parameters that the caller sent. A prohibition is matched on the literal text, on its normalised form
 //! ([`normalise::normalise`]), on what is left of Markdown when it is shown, and on telephone numbers without their punctuation: any of
-//! them is enough. What permits (an allowlist, anything negated) is matched on the literal text alone.
+//! them is enough. What permits (an allowlist, anything negated, what is urgent) is matched on the literal text alone.
 //!
 //! To add a kind of rule: a variant of [`Kind`], its fields in `load.rs`, its sentence in `rule.rs`. To govern another tool: a row in
 //! [`tools::TOOLS`].
@@ -146,6 +146,8 @@ pub struct Decision {
     /// The limits that apply to the tool, in the rules' order, whatever the verdict. They are to be consumed after everything else
     /// has passed, so that a refused call costs nothing.
     pub limits: Vec<Limit>,
+    /// Whether quiet hours do not hold it back.
+    pub urgent: bool,
     /// Whom it goes to when nobody answers, if it is a question and a rule says so: the first one counts.
     pub escalation: Option<Escalation>,
 }
@@ -170,6 +172,8 @@ pub enum Outcome {
     Counted,
     /// It holds it, because of this parameter.
     Held(Option<&'static str>),
+    /// It takes it for urgent, because of this parameter.
+    Urgent(Option<&'static str>),
     /// It refuses it, because of this parameter.
     Denied(Option<&'static str>),
     /// It says whom the question goes to, because of this parameter.
@@ -177,7 +181,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// `other_tool`, `passed`, `counted`, `held`, `denied` or `escalated`.
+    /// `other_tool`, `passed`, `counted`, `held`, `urgent`, `denied` or `escalated`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -185,6 +189,7 @@ impl Outcome {
             Self::Passed => "passed",
             Self::Counted => "counted",
             Self::Held(_) => "held",
+            Self::Urgent(_) => "urgent",
             Self::Denied(_) => "denied",
             Self::Escalated(_) => "escalated",
         }
@@ -261,11 +266,13 @@ impl Policy {
     /// Decides. Pure: the same policy says the same of the same call.
     #[must_use]
     pub fn decide(&self, call: &Call<'_>) -> Decision {
-        let (mut denied, mut held, mut limits, mut escalation) = (None, None, Vec::new(), None);
+        let (mut denied, mut held, mut limits) = (None, None, Vec::new());
+        let (mut urgent, mut escalation) = (false, None);
         for (rule, outcome) in self.outcomes(call) {
             match outcome {
                 Outcome::Denied(param) if denied.is_none() => denied = Some(ruling(rule, param)),
                 Outcome::Held(param) if held.is_none() => held = Some(ruling(rule, param)),
+                Outcome::Urgent(_) => urgent = true,
                 Outcome::Counted => {
                     limits.extend(rule.rate.map(|rate| Limit { rule: Arc::clone(&rule.id), rate }));
                 }
@@ -282,7 +289,7 @@ impl Policy {
             (None, None) => Verdict::Allow,
         };
         let escalation = escalation.map(|(rule, ladder)| Escalation { rule, ladder });
-        Decision { verdict, limits, escalation }
+        Decision { verdict, limits, urgent, escalation }
     }
 
     /// What each rule says of a call, in their order.
@@ -373,6 +380,7 @@ fn outcome(rule: &Rule, call: &Call<'_>, hit: Hit) -> Outcome {
             }
         }
         Some(param) if rule.kind == Kind::RequireApproval => Outcome::Held(param),
+        Some(param) if rule.kind == Kind::Urgent => Outcome::Urgent(param),
         Some(param) => Outcome::Denied(param),
     }
 }
@@ -400,7 +408,7 @@ fn screens(rules: &[Rule]) -> Result<Screens, regex::Error> {
                     known.name == param.name && rule.tool.is_some_and(|own| own.name == *tool)
                 };
                 if let Some((.., screen)) = params.iter_mut().find(of) {
-                    screen.add(param, how, *negate, nth);
+                    screen.add(param, how, *negate || rule.kind == Kind::Urgent, nth);
                 }
             }
             Test::Always | Test::Unlisted { .. } => {}

@@ -22,13 +22,15 @@ pub enum Kind {
     RateLimitTool,
     /// A person must approve the call.
     RequireApproval,
-    /// A question that nobody answers goes on to others. The one kind that prohibits nothing.
+    /// The message is not held back by quiet hours: the one kind that permits something.
+    Urgent,
+    /// A question that nobody answers goes on to others. It prohibits nothing.
     Escalate,
 }
 
 impl Kind {
     /// Every kind, in the order in which rules of one file are looked at.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::DenyTool,
         Self::DenyKeyword,
         Self::DenyToolParam,
@@ -36,6 +38,7 @@ impl Kind {
         Self::DenyToolParamMatching,
         Self::RateLimitTool,
         Self::RequireApproval,
+        Self::Urgent,
         Self::Escalate,
     ];
 
@@ -50,6 +53,7 @@ impl Kind {
             Self::DenyToolParamMatching => "deny_tool_param_matching",
             Self::RateLimitTool => "rate_limit_tool",
             Self::RequireApproval => "require_approval",
+            Self::Urgent => "urgent",
             Self::Escalate => "escalate",
         }
     }
@@ -216,8 +220,11 @@ impl Rule {
 
     fn param_sentence(&self, param: &str, how: &How, negate: bool) -> String {
         let is = comparison(how, negate);
-        let then =
-            if self.kind == Kind::RequireApproval { "waits for a person's approval" } else { "is refused" };
+        let then = match self.kind {
+            Kind::RequireApproval => "waits for a person's approval",
+            Kind::Urgent => "is not held back by quiet hours",
+            _ => "is refused",
+        };
         let loose = match how {
             How::Pattern(pattern) if negate && !is_anchored(pattern) => {
                 " The pattern is not anchored by ^ and $: text around a match is let through."

@@ -81,7 +81,10 @@ fn wire(limit: &Limit, call: &Call<'_>) -> admin::PolicyLimit {
 
 fn step(rule: &Rule, outcome: Outcome) -> admin::PolicyStep {
     let param = match outcome {
-        Outcome::Held(param) | Outcome::Denied(param) | Outcome::Escalated(param) => param,
+        Outcome::Held(param)
+        | Outcome::Urgent(param)
+        | Outcome::Denied(param)
+        | Outcome::Escalated(param) => param,
         Outcome::OtherTool | Outcome::Passed | Outcome::Counted => None,
     };
     admin::PolicyStep {

@@ -10,6 +10,7 @@ pub mod dispatch;
 pub(crate) mod escalate;
 pub mod hear;
 pub mod people;
+pub mod quiet;
 pub mod registry;
 pub mod submit;
 pub mod view;

@@ -29,8 +29,8 @@ pub use bench::{Backend, Bench};
 pub use outbound::{
     accept as outbound_accept, amends as outbound_amends, approvals as outbound_approvals,
     attempts as outbound_attempts, consent as outbound_consent, escalate as outbound_escalate,
-    floor as outbound_floor, hear as outbound_hear, nodes as outbound_nodes, random as outbound_random,
-    reads as outbound_reads, texts as outbound_texts,
+    floor as outbound_floor, hear as outbound_hear, nodes as outbound_nodes, quiet as outbound_quiet,
+    random as outbound_random, reads as outbound_reads, texts as outbound_texts,
 };
 
 /// Makes one test of each function of the suite, for `$backend` (an expression that makes a [`Backend`]) and for its
@@ -201,6 +201,7 @@ macro_rules! store_conformance {
                 silence_means_what_was_said,
                 a_question_that_cannot_be_delivered_goes_on,
                 a_chain_waits_for_the_approval,
+                quiet_hours_hold_back_a_rung,
             }
             outbound_attempts::{
                 a_part_is_claimed_once,
@@ -219,6 +220,7 @@ macro_rules! store_conformance {
                 an_address_that_is_gone_is_suppressed,
                 what_comes_back_has_not_arrived,
                 a_retry_has_its_bounds,
+                what_waits_can_be_hurried,
                 a_claim_tells_the_consent_of_now,
             }
             outbound_consent::{
@@ -280,6 +282,11 @@ macro_rules! store_conformance {
             outbound_texts::{
                 texts_are_erased,
                 what_is_over_is_forgotten,
+            }
+            outbound_quiet::{
+                quiet_hours_hold_back_what_is_not_urgent,
+                what_comes_up_in_quiet_hours_waits_too,
+                a_digest_brings_all_or_none,
             }
             outbound_random::{
                 everything_holds_at_every_step,

@@ -53,8 +53,14 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         number: 7,
-        name: "0007_escalation.sql",
-        sql: include_str!("../../migrations/postgres/0007_escalation.sql"),
+        name: "0007_quiet.sql",
+        sql: include_str!("../../migrations/postgres/0007_quiet.sql"),
+        compatible_from: 3,
+    },
+    Migration {
+        number: 8,
+        name: "0008_escalation.sql",
+        sql: include_str!("../../migrations/postgres/0008_escalation.sql"),
         compatible_from: 3,
     },
 ];

@@ -9,6 +9,7 @@ mod idempotency;
 mod inbound;
 mod limits;
 mod outcomes;
+mod quiet;
 mod retries;
 mod shown;
 mod sink;

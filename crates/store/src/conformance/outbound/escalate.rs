@@ -4,6 +4,7 @@ use super::plane::{CHAT, MAIL, Plane, arrived, code, consent, direct, failed, ho
 use crate::conformance::bench::Bench;
 use switchboard_core::log::Entry;
 use switchboard_core::outbound::escalate::{NewAsk, NewChain, NewRung, RungRow, RungState, Then};
+use switchboard_core::outbound::quiet::Quiet;
 use switchboard_core::outbound::reply::choice_value;
 use switchboard_core::outbound::send::{ConsentState, SendState, TopicState};
 use switchboard_core::outbound::write::{ConsentRule, HeardOutcome, NewSend, OutboundOutcome, OutboundWrite};
@@ -397,5 +398,28 @@ pub async fn a_chain_waits_for_the_approval(bench: Bench<'_>) {
     super::approvals::decide(&mut plane, "apr_2", false).await;
     assert_eq!(plane.detail(&new.send_id).await.topic.map(|it| it.state), Some(TopicState::Withdrawn));
     assert_eq!(states(&plane, &new).await, [RungState::Waiting]);
+    plane.balanced().await;
+}
+
+/// Who is asked later has quiet hours, too: the message waits for their end, unless the question is urgent or over.
+pub async fn quiet_hours_hold_back_a_rung(bench: Bench<'_>) {
+    let mut plane = Plane::new(bench).await;
+    let quiet = Quiet::parse("UTC", "00:00", "23:59").ok();
+    let (person, by) = (plane.ada, "op".to_owned());
+    plane.one(OutboundWrite::Quiet { person, quiet, by }).await;
+    for urgent in [false, true] {
+        let rung = ask(&mut plane, MINUTE_MS, (MAIL, "ada@example.org"));
+        let message = send_of(&rung);
+        let new = NewSend { urgent, ..escalated(&mut plane, "bob", vec![rung], None) };
+        plane.submit(&new).await;
+        plane.deliver().await;
+        plane.bench.now += MINUTE_MS;
+        let climbed = climb(&mut plane, &topic_of(&new), 1).await.expect("it was due");
+        assert_eq!(climbed.state, RungState::Asked);
+        let state = if urgent { SendState::Sending } else { SendState::Queued };
+        assert_eq!(plane.state(&message).await, state, "urgent: {urgent}");
+        assert!(matches!(plane.hear("bob", "yes").await, HeardOutcome::Answered(_)));
+        assert_eq!(plane.state(&message).await, SendState::Refused, "nobody needs it any more");
+    }
     plane.balanced().await;
 }

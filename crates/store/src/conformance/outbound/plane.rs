@@ -216,6 +216,7 @@ impl<'b> Plane<'b> {
             about: None,
             amends: false,
             chain: None,
+            urgent: false,
         }
     }
 

@@ -21,8 +21,8 @@ pub(super) const OF_TOPIC: &str =
 const CLIMBING: &str = concat!(
     "SELECT ",
     rung_columns!(),
-    ", t.send, r.send_id, r.code, r.to_kind, r.handle, r.consent, r.amends, r.params, r.parts
-     FROM rungs r JOIN topics t ON t.topic_id = r.topic_id
+    ", t.send, r.send_id, r.code, r.to_kind, r.handle, r.consent, r.amends, r.params, r.parts, s.urgent
+     FROM rungs r JOIN topics t ON t.topic_id = r.topic_id JOIN sends s ON s.no = t.send
      WHERE r.topic_id = ? AND r.rung = ? AND r.state = 1 AND r.next_ms <= ? AND t.state = 2"
 );
 const ASKER: &str = concat!("SELECT ", send_columns!(), " FROM sends s WHERE s.no = ?");
@@ -209,6 +209,8 @@ struct Climbing {
     rung: RungRow,
     /// The send that asks the question.
     asker: i64,
+    /// Whether quiet hours hold it back as little as the question.
+    urgent: bool,
     /// `None`: a task is proposed.
     ask: Option<NewAsk>,
 }
@@ -234,7 +236,8 @@ fn climbing(row: &dyn Row) -> Result<Climbing, Failure> {
         }),
         _ => None,
     };
-    Ok(Climbing { rung: found, asker: row.get(RUNG_COLUMNS)?, ask })
+    let urgent = row.get::<u8>(RUNG_COLUMNS + 9)? == 1;
+    Ok(Climbing { rung: found, asker: row.get(RUNG_COLUMNS)?, urgent, ask })
 }
 
 /// Climbs a rung whose time has come.
@@ -244,13 +247,15 @@ pub(super) fn climb(
     skip: Option<&str>,
 ) -> Result<OutboundOutcome, Stop> {
     let found = tx.one(CLIMBING, values![topic, number, tx.at_ms()], climbing)?;
-    let Some(Climbing { rung, asker, ask }) = found else { return Ok(OutboundOutcome::Climbed(None)) };
+    let Some(Climbing { rung, asker, urgent, ask }) = found else {
+        return Ok(OutboundOutcome::Climbed(None));
+    };
     // Its short code becomes the message's.
     put(tx, &rung, RungState::Skipped, skip)?;
     let (state, reason) = match (skip, ask) {
         (Some(why), _) => (RungState::Skipped, Some(why)),
         (None, None) => (RungState::Proposed, None),
-        (None, Some(ask)) => match send_ask(tx, &rung, asker, ask)? {
+        (None, Some(ask)) => match send_ask(tx, &rung, (asker, urgent), ask)? {
             Some(why) => (RungState::Skipped, Some(why)),
             None => (RungState::Asked, None),
         },
@@ -269,11 +274,16 @@ fn put(tx: &mut impl Tx, rung: &RungRow, state: RungState, reason: Option<&str>)
 }
 
 // The message of a rung takes the way of every other; why it does not, if something is in its way.
-fn send_ask(tx: &mut impl Tx, rung: &RungRow, asker: i64, ask: NewAsk) -> Result<Option<&'static str>, Stop> {
+fn send_ask(
+    tx: &mut impl Tx,
+    rung: &RungRow,
+    (asker, urgent): (i64, bool),
+    ask: NewAsk,
+) -> Result<Option<&'static str>, Stop> {
     let asker = tx.one(ASKER, values![asker], send)?;
     let asker = asker.ok_or_else(|| Failure::Inconsistent("a topic without its send".into()))?;
     let (rule, send_id) = (asker.rule.clone(), ask.send_id.clone());
-    let new = message(rung, asker, ask);
+    let new = NewSend { urgent, ..message(rung, asker, ask) };
     match submit::submit_for(tx, &new, Some(&rung.topic_id)) {
         Ok(_) => {
             // What was approved was approved with its chain.
@@ -310,6 +320,7 @@ fn message(rung: &RungRow, asker: SendRow, ask: NewAsk) -> NewSend {
         hold: None,
         about: None,
         amends: ask.amends,
+        urgent: false,
         chain: None,
     }
 }

@@ -61,9 +61,14 @@ pub(super) fn submit_for(
     if new.topic_id.is_some() {
         may_ask(tx, new)?;
     }
+    let to = (kind_number(new.to.kind), new.to.handle.as_str());
+    let quiet_ms = match person {
+        Some(_) if new.hold.is_none() => super::quiet::until(tx, &new.channel, to, new.urgent)?,
+        _ => None,
+    };
     let state = if new.hold.is_some() {
         SendState::Held
-    } else if new.topic_id.is_some() && state::is_taken(tx, &floor)? {
+    } else if quiet_ms.is_some() || (new.topic_id.is_some() && state::is_taken(tx, &floor)?) {
         SendState::Queued
     } else {
         SendState::Sending
@@ -76,6 +81,9 @@ pub(super) fn submit_for(
     state::count(tx, None, state)?;
     insert_parts(tx, new, (no, state), &around.lane)?;
     hang_on(tx, new, (no, state), &floor)?;
+    if let Some(until_ms) = quiet_ms {
+        super::quiet::keep(tx, no, until_ms)?;
+    }
     tx.admit("outbound.accepted", Some(new.instance), subject(new, state));
     Ok(OutboundOutcome::Accepted { send: no, state })
 }
@@ -242,8 +250,8 @@ fn insert(
     (about, asks): (Option<i64>, Option<&str>),
 ) -> Result<(), Failure> {
     let sql = "INSERT INTO sends (no, send_id, at_ms, instance, agent, key, digest, channel, to_kind, handle, to_text, kind, body,
-                   deadline_ms, topic_id, code, state, policy, rule, params, about, updated_ms, asks)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                   deadline_ms, topic_id, code, state, policy, rule, params, about, updated_ms, urgent, asks)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let rule = new.hold.as_ref().map(|hold| hold.rule.as_str());
     let (kind, message) = (kind_number(new.to.kind), message_number(new.kind));
     tx.later(
@@ -271,6 +279,7 @@ fn insert(
             new.params,
             about,
             tx.at_ms(),
+            u8::from(new.urgent),
             asks
         ],
     )

@@ -106,10 +106,16 @@ async fn nobody_answers_and_the_chain_is_climbed_to_its_end() {
     let message = duty.desk.show(&shown["escalation"][0]["send_id"]).await;
     assert_eq!((&message["asks"], &message["message_kind"]), (topic, &json!("question")), "{message}");
 
-    // The hub is down when the next one's time comes: it comes then, once.
-    let Duty { desk, mail, clock, rules } = duty;
+    // The hub is down when the next one's time comes: it comes then, once, and waits for its channel.
+    let Duty { mut desk, mail, clock, rules } = duty;
+    let more = std::mem::take(&mut desk.more);
     let desk = desk.restart_after(|| clock.advance(10 * MINUTE_MS)).await;
     let duty = Duty { desk, mail, clock, rules };
+    duty.until(&receipt, &["asked", "asked", "waiting", "skipped"]).await;
+    assert_eq!(duty.mail.accepted().len(), 1);
+    for (channel, fallback) in more {
+        duty.desk.hub.hub.add_channel(channel, fallback).unwrap();
+    }
     in_time(duty.mail.until_accepted(2)).await;
     assert_eq!(duty.mail.accepted()[1].to.handle, "cy");
     duty.clock.advance(10 * MINUTE_MS);

@@ -5,7 +5,9 @@ use crate::hub::Hub;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::outbound::send::{ApprovalRow, ApprovalState, SendRow, SendState, TopicRow};
+use switchboard_core::outbound::send::{
+    ApprovalRow, ApprovalState, SendRow, SendState, TopicRow, TopicState,
+};
 use switchboard_core::outbound::write::{Amend, OutboundOutcome, OutboundWrite};
 use switchboard_core::port::channel::{Amendment, Channel, FailureClass, NotSent, Performed};
 use switchboard_core::port::store::StoreError;
@@ -114,7 +116,9 @@ fn outcome(send: &SendRow, topic: Option<&TopicRow>, approval: Option<&ApprovalR
         return decided(approval);
     }
     let Some(answer) = topic.and_then(|topic| topic.answer.as_ref()) else {
+        let over = topic.is_some_and(|topic| topic.state == TopicState::Expired);
         return match send.state {
+            _ if over => "Nobody answered in time.".into(),
             SendState::Expired => "Nobody answered in time.".into(),
             _ => "This question is closed.".into(),
         };

@@ -2,10 +2,12 @@
 //!
 //! A call's way: [`submit`] reads it, asks the policy, and commits it with everything that only the transaction can decide; a
 //! [`dispatch`]er for each channel claims what is due, takes it through the gate, and records how it ended; [`hear`] brings in what
-//! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why.
+//! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why;
+//! [`escalate`] is what happens when nobody answers.
 
 mod amend;
 pub mod dispatch;
+pub(crate) mod escalate;
 pub mod hear;
 pub mod people;
 pub mod quiet;
@@ -242,9 +244,10 @@ impl Hub {
                 | HeardOutcome::Bounced(Some(touched)),
             ) => room.touched(touched),
             OutboundOutcome::Expired(ended) => ended.iter().for_each(|touched| room.touched(touched)),
-            OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(..) | OutboundOutcome::Recovered(0) => {
-                return;
-            }
+            OutboundOutcome::Claimed(_)
+            | OutboundOutcome::Repeat(..)
+            | OutboundOutcome::Recovered(0)
+            | OutboundOutcome::Climbed(None) => return,
             _ => {}
         }
         room.bells.lock().values().for_each(|bell| bell.notify_one());

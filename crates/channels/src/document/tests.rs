@@ -82,7 +82,8 @@ fn seen_in_slack(mrkdwn: &str) -> String {
         match c {
             GLUE => open.push(rest.next().expect("a mark")),
             '*' | '_' | '~' | '`' if rest.peek() == Some(&GLUE) && open.last() == Some(&c) => {
-                (open.pop(), rest.next());
+                open.pop();
+                rest.next();
             }
             '<' => {
                 let link: String = rest.by_ref().take_while(|c| *c != '>').collect();

@@ -2,10 +2,11 @@
 //!
 //! A call's way: [`submit`] reads it, asks the policy, and commits it with everything that only the transaction can decide; a
 //! [`dispatch`]er for each channel claims what is due, takes it through the gate, and records how it ended; [`hear`] brings in what
-//! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why.
+//! people say; [`people`] is what a person does whom the hub knows, [`link`] what whoever has a mail does; [`view`] shows where everything is, and why.
 
 pub mod dispatch;
 pub mod hear;
+pub mod link;
 pub mod people;
 pub mod registry;
 pub mod submit;

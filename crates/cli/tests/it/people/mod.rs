@@ -7,6 +7,7 @@ mod floor;
 mod idempotency;
 mod inbound;
 mod limits;
+mod links;
 mod outcomes;
 mod retries;
 mod sink;

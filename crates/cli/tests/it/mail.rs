@@ -119,7 +119,7 @@ async fn an_approval_is_decided_by_the_link_in_its_mail() {
     std::fs::create_dir_all(data.join("policies")).unwrap();
     let rule = "[[require_approval]]\nname = \"care\"\ntool = \"messaging.send\"\nparam = \"body\"\ncontains = \"deploy\"\n";
     std::fs::write(data.join("policies/care.toml"), rule).unwrap();
-    let hub = Hub::start_with(&data, &["--config", config.to_str().unwrap()]);
+    let hub = Hub::start_with(&data, &["--config", config.to_str().unwrap(), "--log", "trace"]);
     let address = MailServer::address("ada");
     let pair = ["--channel", "email", "--to", &address];
     let consent = |act: &str| {
@@ -166,6 +166,13 @@ async fn an_approval_is_decided_by_the_link_in_its_mail() {
     consent("revoke");
     assert_eq!((browser.get(three).await.0, browser.press(three, "approve").await.0), (404, 404));
     assert_eq!(shown(third)["state"], "held");
+    let log = run(&mut hub.command(&["log", "tail", "--limit", "500"])).stdout;
     let audited = run(&mut hub.command(&["log", "audit", "--json"])).json();
     assert_eq!(audited["ok"], true, "{audited}");
+    let said = hub.stop().stderr;
+    assert!(said.contains("/console/decide/{token}"), "{said}");
+    for (_, link) in &held {
+        let proof = link.rsplit_once('.').unwrap().1;
+        assert!(!said.contains(proof) && !log.contains(proof), "what decides stands in no log");
+    }
 }

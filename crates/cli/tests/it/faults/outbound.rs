@@ -68,14 +68,14 @@ impl Place {
         let (standin, relay) = (StandIn::start([]).await, Relay::start().await);
         let place = Self { dir: tempfile::tempdir().unwrap(), standin, relay };
         let config = configure(place.dir.path(), &place.standin.url);
-        let mut text = std::fs::read_to_string(&config).unwrap();
-        for (name, relay_dedups) in [("mail", false), ("sure-mail", true)] {
-            let port = place.relay.port;
-            text += &format!(
+        let (text, port) = (std::fs::read_to_string(&config).unwrap(), place.relay.port);
+        let mail = |name: &str, relay_dedups: bool| {
+            format!(
                 "[[channel]]\nname = \"{name}\"\nkind = \"email\"\nsmtp_url = \"smtp+plain://127.0.0.1:{port}\"\n\
                  from = \"hub@example.test\"\nrelay_dedups = {relay_dedups}\n"
-            );
-        }
+            )
+        };
+        let text = [text, mail("mail", false), mail("sure-mail", true)].concat();
         std::fs::write(&config, text).unwrap();
         place
     }

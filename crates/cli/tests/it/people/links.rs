@@ -126,10 +126,7 @@ async fn the_link_decides_once_without_a_session_and_looking_changes_nothing() {
     for _ in 0..2 {
         let (status, page) = post.get(&link).await;
         assert_eq!(status, 200, "{page}");
-        assert!(
-            page.contains("Please deploy &lt;b&gt;7&lt;/b&gt;.") && page.contains("planner"),
-            "{page}"
-        );
+        assert!(page.contains("Please deploy &lt;b&gt;7&lt;/b&gt;.") && page.contains("planner"), "{page}");
         assert!(page.contains("Approve") && page.contains("Deny") && page.contains("care"), "{page}");
     }
     assert_eq!(post.desk.show(&receipt["send_id"]).await["state"], "held", "looking decides nothing");

@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use switchboard_core::outbound::gate::Cleared;
 use switchboard_core::port::channel::{
-    AddressKind, Attempt, Capabilities, Channel, Dedup, Dialect, Draft, Inbound, Incoming, LengthUnit,
-    NotSent, Part, Performed,
+    AddressKind, Amendment, Attempt, Capabilities, Channel, Dedup, Dialect, Draft, Inbound, Incoming,
+    LengthUnit, NotSent, Part, Performed,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -33,7 +33,7 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     parts_max: 100,
     dialect: Dialect::Plain,
     threads: true,
-    edits: false,
+    edits: true,
     buttons_max: 3,
     dedup: Dedup::None,
     pace_ms: 0,
@@ -125,6 +125,7 @@ struct State {
     offered: VecDeque<Incoming>,
     acknowledged: Vec<Incoming>,
     replies: Vec<String>,
+    amendments: Vec<Amendment>,
     fault: Option<String>,
 }
 
@@ -155,6 +156,16 @@ impl FakeNetwork {
     /// What people got, in order. A network that drops repeats ([`Dedup::ById`]) has each delivery once.
     pub fn accepted(&self) -> Vec<Attempt> {
         self.state.lock().accepted.clone()
+    }
+
+    /// How messages were changed, in order.
+    pub fn amendments(&self) -> Vec<Amendment> {
+        self.state.lock().amendments.clone()
+    }
+
+    /// Waits until messages were changed so many times.
+    pub async fn until_amendments(&self, count: usize) {
+        self.until(|state| state.amendments.len() >= count).await;
     }
 
     /// Waits until so many attempts have begun.
@@ -326,6 +337,13 @@ impl Channel for FakeNetwork {
     fn listen(self: Arc<Self>, inbound: Arc<dyn Inbound>) -> BoxFuture<'static, ()> {
         Box::pin(self.bring_all(inbound))
     }
+
+    /// Always takes it; a scripted failure is for attempts alone.
+    fn amend(&self, amendment: Amendment) -> BoxFuture<'_, Performed> {
+        let message_id = Some(amendment.message_id.clone());
+        self.change(|state| state.amendments.push(amendment));
+        Box::pin(std::future::ready(Performed::Sent { message_id }))
+    }
 }
 
 #[cfg(test)]
@@ -357,6 +375,8 @@ mod tests {
             from: "ada".into(),
             origin: Origin::Claimed,
             what: IncomingKind::Text { text: "yes".into() },
+            message_id: None,
+            place: None,
             references: Vec::new(),
             at_ms: 0,
         }

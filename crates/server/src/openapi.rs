@@ -58,7 +58,8 @@ pub fn router(doors: &Doors) -> OpenApiRouter {
         .routes(routes!(people::send))
         .routes(routes!(people::conversation))
         .routes(routes!(people::withdraw))
-        .routes(routes!(people::channels));
+        .routes(routes!(people::channels))
+        .routes(routes!(people::push));
     let operation = OpenApiRouter::new()
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

@@ -3,11 +3,14 @@
 use crate::Doors;
 use crate::bus::read::query;
 use crate::http::{Answer, Caller, Raw, json, read};
-use axum::extract::{RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::IntoResponse as _;
 use serde::Deserialize;
 use serde_json::Value;
+use switchboard_core::port::channel::Pushed;
 use switchboard_core::rights::Right;
-use switchboard_engine::outbound::{people, submit, view};
+use switchboard_engine::outbound::{hear, people, submit, view};
 use switchboard_engine::{govern, refusal};
 use switchboard_protocol::messaging::{ConversationGet, ConversationWithdraw};
 use switchboard_protocol::outbound::SendState;
@@ -71,4 +74,26 @@ pub async fn withdraw(State(doors): State<Doors>, caller: Caller, Raw(bytes): Ra
     responses((status = 200), (status = 401)))]
 pub async fn channels(State(doors): State<Doors>, caller: Caller) -> Answer {
     Ok(json(&view::channels(&doors.hub, &caller.who).await?))
+}
+
+/// What a chat service posts to its channel: `POST /v1/channels/{channel}/push`. Nobody has signed in: the channel proves the service's
+/// signature over the bytes as they came.
+#[utoipa::path(post, path = "/v1/channels/{channel}/push", tag = "people", params(("channel" = String, Path, description = "the channel's configured name")),
+    request_body(content = String, description = "what the service sends", content_type = "application/json"),
+    responses((status = 200), (status = 401, description = "the signature is not the service's"), (status = 404, description = "no channel of this name takes posts")))]
+pub async fn push(
+    State(doors): State<Doors>,
+    Path(channel): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    Raw(bytes): Raw,
+) -> Answer {
+    let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
+    let pushed = Pushed { headers: headers.collect(), query: query.unwrap_or_default(), body: bytes.into() };
+    let answer = hear::push(&doors.hub, &channel, pushed).await;
+    let answer = answer.filter(|answer| answer.status != 404);
+    let answer =
+        answer.ok_or_else(|| refusal::not_found("channel", "No channel of this name takes posts."))?;
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Ok((status, [(header::CONTENT_TYPE, answer.content_type)], answer.body).into_response())
 }

@@ -1,13 +1,13 @@
 //! What comes back.
 
 use super::Verdict;
-use super::trial::{Trial, ensure};
+use super::trial::{Trial, ensure, notice};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
-use switchboard_core::port::channel::{Inbound, Incoming, IncomingKind};
+use switchboard_core::port::channel::{Button, Draft, Inbound, Incoming, IncomingKind, Origin, Performed};
 use switchboard_core::port::store::StoreError;
 use tokio::sync::watch;
 
@@ -85,4 +85,70 @@ fn check_seen(seen: &[Incoming]) -> Result<(), String> {
     ensure(first.what == second.what, || "brought with two contents".to_owned())?;
     let IncomingKind::Text { text } = &first.what else { return Err(format!("came as {:?}", first.what)) };
     ensure(text.trim() == "yes, go on", || format!("came as {text:?}"))
+}
+
+/// Runs a story beside the channel's listening.
+async fn beside(
+    trial: &Trial,
+    recorder: &Arc<Recorder>,
+    story: impl Future<Output = Result<(), String>>,
+) -> Outcome {
+    match select(trial.channel().listen(recorder.clone()), pin!(story)).await {
+        Either::Left(_) => Err("listening has ended".into()),
+        Either::Right((outcome, _)) => outcome.map(|()| Verdict::Kept),
+    }
+}
+
+pub(super) async fn a_press_brings_back_its_value(trial: Trial) -> Outcome {
+    if trial.channel().capabilities().buttons_max == 0 || !trial.channel().capabilities().answers {
+        return Ok(Verdict::NotApplicable);
+    }
+    let buttons = [Button { label: "Yes".into(), value: "SB-K7QD3M.1".into() }];
+    let part = trial.channel().prepare(&Draft { buttons: &buttons, ..notice("Deploy now?") })?;
+    let attempt = trial.attempt_of(part.into_iter().next_back().ok_or("a message has no part")?)?;
+    let Performed::Sent { message_id: Some(message_id) } = trial.perform(&attempt).await else {
+        return Err("a message with buttons has no id".into());
+    };
+    if !trial.fixture.press("evt-press", &message_id, "SB-K7QD3M.1") {
+        return Ok(Verdict::NotApplicable);
+    }
+    let recorder = Recorder::failing(0);
+    beside(&trial, &recorder, async {
+        recorder.until(1).await;
+        let seen = recorder.seen.lock();
+        let first = seen.first().ok_or("nothing came in")?;
+        let value = IncomingKind::Button { value: "SB-K7QD3M.1".into() };
+        ensure(first.what == value, || format!("came as {:?}", first.what))?;
+        ensure(matches!(first.origin, Origin::Verified { .. }), || "nobody vouches for it".to_owned())?;
+        ensure(first.references.contains(&message_id), || {
+            format!("it does not say what was pressed: {:?}", first.references)
+        })
+    })
+    .await
+}
+
+pub(super) async fn what_a_person_changes_is_an_event_of_its_own(trial: Trial) -> Outcome {
+    if !trial.fixture.offer("evt-1", "yes, go on") {
+        return Ok(Verdict::NotApplicable);
+    }
+    if !trial.fixture.change("evt-2", "evt-1", Some("no, wait")) {
+        return Ok(Verdict::NotApplicable);
+    }
+    let recorder = Recorder::failing(0);
+    beside(&trial, &recorder, async {
+        recorder.until(2).await;
+        let takes_back = trial.fixture.change("evt-3", "evt-1", None);
+        recorder.until(if takes_back { 3 } else { 2 }).await;
+        let seen = recorder.seen.lock();
+        let id = seen[0].message_id.clone().ok_or("what was said has no id")?;
+        let edited = IncomingKind::Edited { message_id: id.clone(), text: "no, wait".into() };
+        ensure(seen[1].what == edited, || format!("the change came as {:?}", seen[1].what))?;
+        let ids: std::collections::HashSet<_> = seen.iter().map(|event| &event.event_id).collect();
+        ensure(ids.len() == seen.len(), || "two events have one id".to_owned())?;
+        let deleted = IncomingKind::Deleted { message_id: id };
+        ensure(seen.get(2).is_none_or(|event| event.what == deleted), || {
+            format!("taking back came as {:?}", seen[2].what)
+        })
+    })
+    .await
 }

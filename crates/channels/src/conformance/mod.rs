@@ -115,6 +115,15 @@ pub struct Accepted {
     pub message_id: Option<String>,
 }
 
+/// What stands at a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// All that a person reads.
+    pub text: String,
+    /// How many buttons are under it.
+    pub buttons: usize,
+}
+
 /// A channel, connected to a stand-in of its network.
 pub trait Fixture: Send + Sync {
     /// The channel.
@@ -153,6 +162,20 @@ pub trait Fixture: Send + Sync {
     /// Waits until so much has been acknowledged.
     fn until_acknowledged(&self, _count: usize) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+    /// Lets a person press the button that carries `value` under our message of this id, once, in the event of this id. Returns false
+    /// when the network has no buttons.
+    fn press(&self, _event: &str, _message_id: &str, _value: &str) -> bool {
+        false
+    }
+    /// Lets the person change what they wrote in the event `of` into `text`, or take it back, in the event of this id. Returns false
+    /// when the network does not tell.
+    fn change(&self, _event: &str, _of: &str, _text: Option<&str>) -> bool {
+        false
+    }
+    /// What stands at our message of this id now; `None` when the network cannot change it.
+    fn shown(&self, _message_id: &str) -> Option<Shown> {
+        None
     }
     /// Makes the network bring again what was not acknowledged.
     fn bring_again(&self) {}
@@ -213,10 +236,13 @@ pub const CHECKS: &[Check] = checks! {
         the_same_delivery_has_the_same_bytes,
         dropping_an_attempt_harms_no_other,
         attempts_at_a_time_are_kept_apart,
+        an_outcome_is_shown_in_place,
     },
     inbound::{
         a_channel_without_answers_never_ends_to_listen,
         nothing_is_acknowledged_before_it_is_taken,
+        a_press_brings_back_its_value,
+        what_a_person_changes_is_an_event_of_its_own,
     },
 };
 

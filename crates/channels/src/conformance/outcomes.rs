@@ -1,10 +1,10 @@
 //! What an attempt says of how it ended, held against what the stand-in really did.
 
-use super::trial::{Trial, cleared, ensure};
+use super::trial::{Trial, cleared, ensure, notice};
 use super::{Behaviour, Verdict, Wait};
 use futures_util::future::{Either, join_all, select};
 use std::pin::pin;
-use switchboard_core::port::channel::{FailureClass, NotSent, Performed};
+use switchboard_core::port::channel::{Amendment, Button, Draft, FailureClass, NotSent, Performed};
 
 type Outcome = Result<Verdict, String>;
 
@@ -205,6 +205,48 @@ pub(super) async fn attempts_at_a_time_are_kept_apart(trial: Trial) -> Outcome {
         ensure(accepted.message_id.is_none() || message_id == accepted.message_id, || {
             format!("{} got the id {message_id:?} instead of {:?}", attempt.delivery, accepted.message_id)
         })?;
+    }
+    Ok(Verdict::Kept)
+}
+
+/// Twice, since the hub may not learn of the first time.
+pub(super) async fn an_outcome_is_shown_in_place(trial: Trial) -> Outcome {
+    let channel = trial.channel();
+    let can = channel.capabilities();
+    if !can.edits {
+        return Ok(Verdict::NotApplicable);
+    }
+    let buttons = [("Yes", "SB-K7QD3M.1"), ("No", "SB-K7QD3M.2")];
+    let buttons = buttons.map(|(label, value)| Button { label: label.into(), value: value.into() });
+    let draft = Draft { buttons: &buttons[..can.buttons_max.min(2)], ..notice("Deploy now?") };
+    let part = channel.prepare(&draft)?.pop().ok_or("a message has no part")?;
+    let attempt = trial.attempt_of(part)?;
+    let Performed::Sent { message_id: Some(message_id) } = trial.perform(&attempt).await else {
+        return Err("a message that can be changed has no id".into());
+    };
+    let before = trial.fixture.shown(&message_id).ok_or("the fixture does not show the message")?;
+    ensure(before.buttons == draft.buttons.len(), || format!("{} buttons were sent", before.buttons))?;
+    let mut shown = None;
+    for _ in 0..2 {
+        let amendment = Amendment {
+            delivery: attempt.delivery.clone(),
+            to: attempt.to.clone(),
+            message_id: message_id.clone(),
+            part: attempt.part.clone(),
+            outcome: "Ada <b>has</b> _answered_: yes & no".into(),
+        };
+        let performed = channel.amend(amendment).await;
+        ensure(is_sent(&performed), || format!("changing it ended with {performed:?}"))?;
+        let now = trial.fixture.shown(&message_id).ok_or("the message is gone")?;
+        ensure(now.buttons == 0, || "its buttons are still there".to_owned())?;
+        ensure(now.text.contains("Deploy now?"), || format!("its text has become {:?}", now.text))?;
+        ensure(now.text.contains("Ada <b>has</b> _answered_: yes & no"), || {
+            format!("the outcome reads {:?}", now.text)
+        })?;
+        ensure(shown.as_ref().is_none_or(|shown| *shown == now), || {
+            "the second time left something else than the first".to_owned()
+        })?;
+        shown = Some(now);
     }
     Ok(Verdict::Kept)
 }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use switchboard_core::outbound::gate::Cleared;
 use switchboard_core::port::channel::{
-    Capabilities, Draft, FailureClass, Inbound, Incoming, IncomingKind, NotSent, Origin, Performed,
+    Amendment, Capabilities, Draft, FailureClass, Inbound, Incoming, IncomingKind, NotSent, Origin, Performed,
 };
 
 /// What the channel does wrong.
@@ -26,6 +26,7 @@ enum Fault {
     TakesJunk,
     ChangesItsForm,
     AcknowledgesFirst,
+    KeepsTheOutcome,
 }
 
 /// A channel on a fake network, with a fault.
@@ -119,6 +120,13 @@ impl Channel for Faulty {
         })
     }
 
+    fn amend(&self, mut amendment: Amendment) -> BoxFuture<'_, Performed> {
+        if self.fault == Fault::KeepsTheOutcome {
+            amendment.outcome.clear();
+        }
+        self.network.amend(amendment)
+    }
+
     fn listen(self: Arc<Self>, inbound: Arc<dyn Inbound>) -> BoxFuture<'static, ()> {
         let inbound: Arc<dyn Inbound> = match self.fault {
             Fault::AcknowledgesFirst => Arc::new(SaysYes(inbound)),
@@ -178,6 +186,20 @@ fn script_of(behaviour: Behaviour) -> Option<Script> {
     })
 }
 
+fn said(event: &str, what: IncomingKind) -> Incoming {
+    Incoming {
+        channel: "fake".into(),
+        event_id: event.into(),
+        from: "ada".into(),
+        origin: Origin::Verified { by: "fake".into() },
+        what,
+        message_id: None,
+        place: None,
+        references: Vec::new(),
+        at_ms: 0,
+    }
+}
+
 impl Fixture for FakeFixture {
     fn channel(&self) -> Arc<dyn Channel> {
         self.channel.clone()
@@ -220,16 +242,35 @@ impl Fixture for FakeFixture {
     }
 
     fn offer(&self, event: &str, text: &str) -> bool {
-        self.network.offer(Incoming {
-            channel: "fake".into(),
-            event_id: event.into(),
-            from: "ada".into(),
-            origin: Origin::Claimed,
-            what: IncomingKind::Text { text: text.into() },
-            references: Vec::new(),
-            at_ms: 0,
-        });
+        let what = IncomingKind::Text { text: text.into() };
+        self.network.offer(Incoming { message_id: Some(event.into()), ..said(event, what) });
         true
+    }
+
+    fn press(&self, event: &str, message_id: &str, value: &str) -> bool {
+        let what = IncomingKind::Button { value: value.into() };
+        self.network.offer(Incoming { references: vec![message_id.into()], ..said(event, what) });
+        true
+    }
+
+    fn change(&self, event: &str, of: &str, text: Option<&str>) -> bool {
+        let message_id = of.to_owned();
+        let what = match text {
+            Some(text) => IncomingKind::Edited { message_id, text: text.into() },
+            None => IncomingKind::Deleted { message_id },
+        };
+        self.network.offer(said(event, what));
+        true
+    }
+
+    fn shown(&self, message_id: &str) -> Option<Shown> {
+        let mut accepted = self.network.accepted().into_iter();
+        let sent = accepted.find(|attempt| message_id == format!("fake_{}", attempt.delivery))?;
+        let changed = self.network.amendments().into_iter().rfind(|change| change.message_id == message_id);
+        Some(match changed {
+            Some(change) => Shown { text: format!("{} {}", change.part.text, change.outcome), buttons: 0 },
+            None => Shown { text: sent.part.text, buttons: sent.part.buttons.len() },
+        })
     }
 
     fn acknowledged(&self) -> usize {
@@ -275,6 +316,7 @@ async fn each_fault_is_found() {
         (Fault::IgnoresLimits, "parts_are_within_the_limits"),
         (Fault::TakesJunk, "junk_is_no_address"),
         (Fault::ChangesItsForm, "an_address_has_one_form"),
+        (Fault::KeepsTheOutcome, "an_outcome_is_shown_in_place"),
         (Fault::AcknowledgesFirst, "nothing_is_acknowledged_before_it_is_taken"),
     ];
     for (fault, check) in table {

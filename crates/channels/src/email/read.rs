@@ -70,6 +70,8 @@ impl Reader {
             from,
             origin,
             what: bounced.unwrap_or_else(|| IncomingKind::Text { text: text(&mail) }),
+            message_id: None,
+            place: None,
             references,
             at_ms,
         })

@@ -46,6 +46,7 @@ pub fn outcome(output: &[u8], ended: &str) -> Performed {
             reason: visible(&reason),
             class,
             retry_after_ms: retry_after_ms.map(|wait| wait.min(WAIT_MS_MAX)),
+            account_wide: false,
         }),
         Ok(Receipt::Unknown { reason }) => Performed::Unknown { reason: visible(&reason) },
         Err(_) if output.is_empty() => {
@@ -90,6 +91,7 @@ mod tests {
             reason: "no such user".into(),
             class: FailureClass::BadAddress,
             retry_after_ms: Some(WAIT_MS_MAX),
+            account_wide: false,
         };
         assert_eq!(told, Performed::NotSent(expected));
         let plain = of(r#"{"status":"not_sent","reason":"busy"}"#);

@@ -17,7 +17,12 @@ pub fn outcome(status: u16, headers: &HeaderMap, body: &[u8], now_ms: WallMs) ->
     let wait = || retry_after::of_answer(headers, body, now_ms);
     let not_sent = |class, reason: &str, retry_after_ms| {
         let (code, reason) = (Some(status.to_string()), format!("the target answered {status}: {reason}"));
-        Performed::NotSent(NotSent { code, reason, class, retry_after_ms })
+        Performed::NotSent(NotSent {
+            code,
+            retry_after_ms,
+            account_wide: true, // one target, one account
+            ..NotSent::new(class, reason)
+        })
     };
     match status {
         200..=299 => Performed::Sent { message_id: message_id(body) },

@@ -17,6 +17,13 @@ pub enum Said {
         /// Short code.
         code: Option<String>,
     },
+    /// One of the choices that a question offered.
+    Choose {
+        /// The question's short code.
+        code: String,
+        /// Which of them, from 1.
+        number: usize,
+    },
     /// Anything else: an answer, perhaps led by the short code of what it answers.
     Answer {
         /// Short code.
@@ -101,7 +108,21 @@ pub fn read(text: &str) -> Said {
     if let Some(code) = pairing(clean) {
         return Said::Pair(code);
     }
-    decision(clean).unwrap_or_else(|| answer(clean))
+    decision(clean).or_else(|| chosen(clean)).unwrap_or_else(|| answer(clean))
+}
+
+/// What the button of choice `number` of the question `code` brings back.
+#[must_use]
+pub fn choice_value(code: &str, number: usize) -> String {
+    format!("SB-{code}.{number}")
+}
+
+// What a button brings back, and whoever types it means the same.
+fn chosen(text: &str) -> Option<Said> {
+    let (code, number) = text.split_once('.')?;
+    let is_number = matches!(number.len(), 1..=2) && number.bytes().all(|byte| byte.is_ascii_digit());
+    let (code, number) = (marked_code(code)?, number.parse().ok()?);
+    is_number.then_some(Said::Choose { code, number })
 }
 
 // Without the word before it, only what nobody writes as an answer: one word with a dash or a digit in it.
@@ -196,6 +217,16 @@ mod tests {
         assert_eq!(said, Said::Answer { code: Some("K7QD3M".into()), text: "on Friday\nafter lunch".into() });
         assert_eq!(read("ABCDEF is the branch"), answered("ABCDEF is the branch"));
         assert_eq!(read("SB-K7QD3M"), answered("SB-K7QD3M"), "a code alone answers nothing");
+    }
+
+    #[test]
+    fn a_button_brings_back_its_choice() {
+        let chosen = |number| Said::Choose { code: "K7QD3M".into(), number };
+        assert_eq!(read(&choice_value("K7QD3M", 2)), chosen(2));
+        assert_eq!(read(" sb-k7qd3m.12 "), chosen(12));
+        for other in ["SB-K7QD3M.", "SB-K7QD3M.+1", "SB-K7QD3M.123", "SB-K7QD3M.1 x", "K7QD3M.1"] {
+            assert!(!matches!(read(other), Said::Choose { .. }), "{other}");
+        }
     }
 
     #[test]

@@ -500,6 +500,14 @@ pub struct SendDetail {
     pub approval: Option<ApprovalRow>,
 }
 
+/// The answers that a call offers, out of its parameters.
+#[must_use]
+pub fn choices(params: &str) -> Vec<String> {
+    let params: serde_json::Value = serde_json::from_str(params).unwrap_or_default();
+    let offered = params["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
+    offered.iter().filter_map(|choice| choice.as_str().map(str::to_owned)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -532,5 +540,12 @@ mod tests {
         assert_ne!(input, decision_input("apr_1", &[1; 32], false, "ada", "cli"));
         assert_ne!(input, decision_input("apr_1", &[2; 32], true, "ada", "cli"));
         assert_ne!(input, decision_input("apr_1", &[1; 32], true, "adac", "li"));
+    }
+
+    #[test]
+    fn offered_answers_are_read_from_the_call() {
+        let texts = choices;
+        assert_eq!(texts(r#"{"choices":["yes","no",3]}"#), ["yes", "no"]);
+        assert!(texts("{}").is_empty() && texts("no JSON").is_empty());
     }
 }

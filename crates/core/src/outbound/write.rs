@@ -2,7 +2,7 @@
 //! used, a limit is left, a person has said STOP, or an attempt is still the last one.
 
 use super::limit::Rate;
-use super::send::{ApprovalState, ConsentState, SendRow, SendState};
+use super::send::{ApprovalRow, ApprovalState, ConsentState, SendRow, SendState, TopicRow};
 use crate::ids::{InstanceNo, PersonNo};
 use crate::port::channel::{Address, MessageKind, Part};
 use crate::time::WallMs;
@@ -50,6 +50,8 @@ pub struct NewSend {
     pub hold: Option<Hold>,
     /// The send that this one asks an approval for, by its public id.
     pub about: Option<String>,
+    /// Whether its message can be changed once it was sent, and so shows how what it asked has ended.
+    pub amends: bool,
 }
 
 /// How consent is found.
@@ -203,6 +205,22 @@ pub enum OutboundWrite {
         /// How.
         settle: Settle,
     },
+    /// Leases messages that are to show how what they asked has ended. → [`OutboundOutcome::Amends`].
+    ClaimAmends {
+        /// The channel.
+        channel: String,
+        /// At most so many.
+        limit: usize,
+        /// Until when; later somebody else may do it once more, which does no harm.
+        until_ms: WallMs,
+    },
+    /// A message shows it, or never will. → [`OutboundOutcome::Done`].
+    Amended {
+        /// The send.
+        send: i64,
+        /// When it is tried again; `None`: no more.
+        again_ms: Option<WallMs>,
+    },
     /// Something came in. → [`OutboundOutcome::Heard`].
     Hear(Box<Heard>),
     /// A message turned out not to have arrived. → [`OutboundOutcome::Heard`].
@@ -343,6 +361,8 @@ pub enum OutboundOutcome {
     Repeat(Box<SendRow>, Carried),
     /// These parts are the caller's to attempt.
     Claimed(Vec<Claimed>),
+    /// These messages are the caller's to change.
+    Amends(Vec<Amend>),
     /// So many attempts were lost.
     Recovered(usize),
     /// The send is there now; `false` when nothing changed.
@@ -384,6 +404,25 @@ pub struct Claimed {
     pub consent: super::gate::Consent,
     /// Ids that the service gave to what this continues.
     pub references: Vec<String>,
+}
+
+/// A message that is to show how what it asked has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amend {
+    /// The send.
+    pub send: SendRow,
+    /// The part's number.
+    pub part: u32,
+    /// What was sent.
+    pub content: Part,
+    /// Id that the service gave to it.
+    pub message_id: String,
+    /// How often it was tried in vain.
+    pub fails: u32,
+    /// The question's topic.
+    pub topic: Option<TopicRow>,
+    /// The approval that was asked for.
+    pub approval: Option<ApprovalRow>,
 }
 
 /// What something that a person said did.
@@ -441,6 +480,8 @@ impl OutboundWrite {
             Self::Claim { .. } => "outbound.claim",
             Self::Recover { .. } => "outbound.recover",
             Self::Finish { .. } => "outbound.finish",
+            Self::ClaimAmends { .. } => "outbound.claim_amends",
+            Self::Amended { .. } => "outbound.amended",
             Self::Hear(_) => "outbound.hear",
             Self::Bounced { .. } => "outbound.bounce",
             Self::Answer { .. } => "outbound.answer",

@@ -13,6 +13,8 @@
 //! 6. **Durable before acknowledged.** [`Channel::listen`] acknowledges to its service (marks a mail as seen, moves an offset) only
 //!    after [`Inbound::take`] has resolved to `Ok`.
 //! 7. **Foreign text is text.** What comes in is data with a typed [`Origin`]; a channel decides nothing.
+//! 8. **An outcome is shown in place.** [`Channel::amend`] changes a message that was sent, and only that one; made twice, it leaves
+//!    what once would have.
 //!
 //! The conformance suite (`switchboard_channels::conformance`) proves them for every channel.
 
@@ -87,6 +89,14 @@ pub enum Dialect {
     Plain,
     /// Plain text with an HTML form beside it.
     PlainAndHtml,
+    /// Slack's mrkdwn.
+    Slack,
+    /// The HTML that Telegram reads.
+    Telegram,
+    /// Discord's Markdown.
+    Discord,
+    /// Plain text with the HTML of Matrix beside it.
+    Matrix,
 }
 
 /// Whether the service removes the duplicates of a repeated attempt.
@@ -95,6 +105,8 @@ pub enum Dialect {
 pub enum Dedup {
     /// It does, by [`Attempt::delivery`]: after an unknown outcome the same attempt may be made again.
     ById,
+    /// It does, but forgets: the same attempt may be made again within so many milliseconds after the first.
+    ByIdWithin(u64),
     /// It does not: an unknown outcome stays unknown until a person decides.
     None,
 }
@@ -139,7 +151,7 @@ pub struct Capabilities {
 pub struct Button {
     /// What stands on it.
     pub label: String,
-    /// What comes back when it is pressed; opaque, single use, bound to this occurrence.
+    /// What comes back when it is pressed; opaque, single use, bound to this occurrence; at most 32 bytes of ASCII.
     pub value: String,
 }
 
@@ -227,6 +239,8 @@ pub struct NotSent {
     pub class: FailureClass,
     /// How long the service asked to wait, in milliseconds, rounded up.
     pub retry_after_ms: Option<u64>,
+    /// Whether that holds for all that this channel sends, and not for this target alone.
+    pub account_wide: bool,
 }
 
 /// What a failure means for the next try.
@@ -248,7 +262,7 @@ pub enum FailureClass {
 impl NotSent {
     /// A failure of this class without a code or a wait.
     pub fn new(class: FailureClass, reason: impl Into<String>) -> Self {
-        Self { code: None, reason: reason.into(), class, retry_after_ms: None }
+        Self { code: None, reason: reason.into(), class, retry_after_ms: None, account_wide: false }
     }
 }
 
@@ -280,6 +294,10 @@ pub struct Incoming {
     pub origin: Origin,
     /// What it is.
     pub what: IncomingKind,
+    /// Id that the service gave to the message itself, by which it tells of its edits.
+    pub message_id: Option<String>,
+    /// The shared channel in which it was said; `None` when it was said to us alone.
+    pub place: Option<String>,
     /// Ids, given by the service, of the messages that it answers, nearest last.
     pub references: Vec<String>,
     /// When it was written, by the service.
@@ -299,6 +317,18 @@ pub enum IncomingKind {
         /// Its [`Button::value`].
         value: String,
     },
+    /// The person has changed what they wrote.
+    Edited {
+        /// Id of the message that was changed.
+        message_id: String,
+        /// What it says now.
+        text: String,
+    },
+    /// The person has taken back what they wrote.
+    Deleted {
+        /// Id of the message that is gone.
+        message_id: String,
+    },
     /// A message of ours did not arrive after all.
     Bounce {
         /// Id of our message, as the service knows it.
@@ -308,6 +338,76 @@ pub enum IncomingKind {
         /// For people.
         reason: String,
     },
+}
+
+/// How something ended that a message of ours asked, to be shown where it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amendment {
+    /// The delivery whose message is changed.
+    pub delivery: String,
+    /// Whom it was for.
+    pub to: Address,
+    /// The message's id, as the service gave it.
+    pub message_id: String,
+    /// What was sent. Its text stays; its buttons go.
+    pub part: Part,
+    /// What is put under it: one line of plain text, which is escaped like any text.
+    pub outcome: String,
+}
+
+/// What a service posted to us, as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pushed {
+    /// Headers; names in small letters, values as they came.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The query, without its question mark.
+    pub query: String,
+    /// The body: at most 1 MiB.
+    pub body: Vec<u8>,
+}
+
+impl Pushed {
+    /// The only header of this name that is text; `None` when there is none, or several.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.headers.iter().filter(|(header, _)| header == name);
+        let (_, value) = found.next()?;
+        found.next().is_none().then(|| std::str::from_utf8(value).ok()).flatten()
+    }
+}
+
+/// What the service gets for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushAnswer {
+    /// Status of HTTP.
+    pub status: u16,
+    /// Media type of the body.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl PushAnswer {
+    /// An answer without a body.
+    #[must_use]
+    pub fn status(status: u16) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: Vec::new() }
+    }
+
+    /// 200 with JSON.
+    #[must_use]
+    pub fn json(value: &serde_json::Value) -> Self {
+        Self { status: 200, content_type: "application/json", body: value.to_string().into_bytes() }
+    }
+}
+
+/// What a service says of our account there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// The account, as people know it: `@switchboard_bot`, `Switchboard in Example Team`.
+    pub account: String,
+    /// How a person pairs, with `{code}` where the code goes: a sentence, which may hold a link.
+    pub invite: Option<String>,
 }
 
 /// Who takes what comes in.
@@ -323,7 +423,7 @@ pub trait Inbound: Send + Sync + 'static {
 pub trait Channel: Send + Sync + 'static {
     /// Its configured name; what callers put in `channel`.
     fn name(&self) -> &str;
-    /// What it is made of: `console`, `email`, `webhook`, `exec`.
+    /// What it is made of: `console`, `email`, `webhook`, `exec`, `slack`, `telegram`, `discord`, `matrix`, `ntfy`, `imessage`.
     fn kind(&self) -> &'static str;
     /// What it can do.
     fn capabilities(&self) -> &Capabilities;
@@ -337,6 +437,24 @@ pub trait Channel: Send + Sync + 'static {
     fn listen(self: Arc<Self>, inbound: Arc<dyn Inbound>) -> BoxFuture<'static, ()> {
         drop(inbound);
         Box::pin(std::future::pending())
+    }
+    /// Takes what the service posted to us. Nobody has vouched for it: the channel proves its signature before it believes anything.
+    /// It answers only when what came in is durable.
+    fn push<'a>(&'a self, pushed: Pushed, inbound: &'a dyn Inbound) -> BoxFuture<'a, PushAnswer> {
+        let _ = (pushed, inbound);
+        Box::pin(std::future::ready(PushAnswer::status(404)))
+    }
+    /// Changes a message that was sent. Only called where [`Capabilities::edits`] says that it can be.
+    fn amend(&self, amendment: Amendment) -> BoxFuture<'_, Performed> {
+        drop(amendment);
+        let why = NotSent::new(FailureClass::Permanent, "messages cannot be changed here");
+        Box::pin(std::future::ready(Performed::NotSent(why)))
+    }
+    /// Asks the service whether our credentials hold, with a real call that reaches nobody; or a sentence that says what is wrong and
+    /// how to mend it. Bounded in time by itself.
+    fn check(&self) -> BoxFuture<'_, Result<Checked, String>> {
+        let checked = Checked { account: self.name().to_owned(), invite: None };
+        Box::pin(std::future::ready(Ok(checked)))
     }
 }
 

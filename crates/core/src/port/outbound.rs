@@ -29,6 +29,8 @@ pub trait OutboundReads: Send + Sync {
     fn consents(&self) -> Fut<'_, Vec<ConsentRow>>;
     /// When the next part of the channel is due.
     fn next_due(&self, channel: String) -> Fut<'_, Option<WallMs>>;
+    /// When the next message of the channel is to show how what it asked has ended.
+    fn next_amend(&self, channel: String) -> Fut<'_, Option<WallMs>>;
     /// When the next send, question or approval is over. A send that is being attempted does not count until the attempt has ended.
     fn next_end(&self) -> Fut<'_, Option<WallMs>>;
     /// Sends that were approved and have not gone on yet.

@@ -11,7 +11,7 @@ use switchboard_core::outbound::reply;
 use switchboard_core::outbound::send::ApprovalState;
 use switchboard_core::outbound::write::{Heard, HeardOutcome, OutboundOutcome, OutboundWrite};
 use switchboard_core::port::channel::{
-    Address, AddressKind, Channel, Inbound, Incoming, IncomingKind, Origin,
+    Address, AddressKind, Channel, Inbound, Incoming, IncomingKind, Origin, PushAnswer, Pushed,
 };
 use switchboard_core::port::store::StoreError;
 use switchboard_core::write::{Outcome, Write};
@@ -29,6 +29,13 @@ pub(super) fn start(hub: &Arc<Hub>, channel: &Arc<dyn Channel>) {
         let listening = channel.clone().listen(ear);
         hub.spawn(listening);
     }
+}
+
+/// What a service posted to a channel; `None` when there is no such channel.
+pub async fn push(hub: &Arc<Hub>, channel: &str, pushed: Pushed) -> Option<PushAnswer> {
+    let channel = hub.outbound.registry.configured(channel)?;
+    let ear = Ear { hub: Arc::downgrade(hub) };
+    Some(channel.push(pushed, &ear).await)
 }
 
 struct Ear {
@@ -75,6 +82,8 @@ fn read(hub: &Hub, incoming: Incoming) -> Option<OutboundWrite> {
         }
         _ if incoming.origin == Origin::Automatic => return None,
         IncomingKind::Text { text } | IncomingKind::Button { value: text } => text,
+        // What was said stays said: an answer counts as it was given.
+        IncomingKind::Edited { .. } | IncomingKind::Deleted { .. } => return None,
     };
     let text: String = text.chars().take(ANSWER_CHARS_MAX).collect();
     let references = incoming.references.into_iter().rev().take(REFERENCES_MAX).rev().collect();

@@ -4,6 +4,7 @@
 //! [`dispatch`]er for each channel claims what is due, takes it through the gate, and records how it ended; [`hear`] brings in what
 //! people say; [`people`] is what a person does whom the hub knows, [`link`] what whoever has a mail does; [`view`] shows where everything is, and why.
 
+mod amend;
 pub mod dispatch;
 pub mod hear;
 pub mod link;
@@ -186,6 +187,7 @@ impl Hub {
     pub fn add_channel(self: &Arc<Self>, channel: Arc<dyn Channel>, fallback: bool) -> Result<(), String> {
         self.outbound.registry.add(channel.clone(), fallback)?;
         hear::start(self, &channel);
+        amend::start(self, channel.clone());
         dispatch::start(self, channel);
         Ok(())
     }

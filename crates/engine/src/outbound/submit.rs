@@ -13,8 +13,8 @@ use std::time::Duration;
 use switchboard_core::digest::framed;
 use switchboard_core::limits::QUESTION_DEADLINE_MS_MAX;
 use switchboard_core::outbound::gate::Consent;
-use switchboard_core::outbound::reply::{CODE_LEN, code};
-use switchboard_core::outbound::send::SendState;
+use switchboard_core::outbound::reply::{CODE_LEN, choice_value, code};
+use switchboard_core::outbound::send::{SendState, choices};
 use switchboard_core::outbound::write::{
     ConsentRule, Hold, LimitTake, NewSend, OutboundOutcome, OutboundWrite,
 };
@@ -222,7 +222,8 @@ fn build(
     let buttons: Vec<_> = message
         .choices
         .iter()
-        .map(|choice| Button { label: choice.clone(), value: format!("SB-{short} {choice}") })
+        .zip(1..)
+        .map(|(choice, number)| Button { label: choice.clone(), value: choice_value(&short, number) })
         .collect();
     let topic_id = question.then(|| hub.fresh_id("top"));
     let link = topic_id.as_ref().map(|topic| format!("{}/console/inbox#{topic}", hub.settings.public_url));
@@ -261,6 +262,7 @@ fn build(
             expires_ms: now + hub.settings.outbound.approval_ms,
         }),
         about: None,
+        amends: question && call.channel.capabilities().edits,
         send_id,
     })
 }
@@ -409,6 +411,7 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
         limits: Vec::new(),
         hold: None,
         about: Some(parked.send_id.clone()),
+        amends: channel.capabilities().edits,
     })
 }
 
@@ -421,7 +424,7 @@ fn approval_text(parked: &NewSend, hold: &Hold) -> String {
         AddressKind::Channel => "the shared channel",
     };
     let kind = if parked.kind == MessageKind::Question { "a question" } else { "a notice" };
-    let labels: Vec<_> = view::choices(&parked.params).iter().map(|label| plain(label)).collect();
+    let labels: Vec<_> = choices(&parked.params).iter().map(|label| plain(label)).collect();
     let choices = if labels.is_empty() {
         String::new()
     } else {

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
 use std::time::Duration;
 use switchboard_core::outbound::limit::Rate;
-use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState};
+use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState, choices};
 use switchboard_core::outbound::write::{Carried, LimitTake, NewSend};
 use switchboard_core::policy::{self, Call, Per};
 use switchboard_core::port::channel::{Address, AddressKind, MessageKind};
@@ -245,14 +245,6 @@ pub async fn channels(hub: &Hub, who: &Principal) -> Result<Channels, Detail> {
         }
     });
     Ok(Channels { channels: channels.collect() })
-}
-
-/// The answers that a call offers, out of its parameters.
-#[must_use]
-pub fn choices(params: &str) -> Vec<String> {
-    let params: Value = serde_json::from_str(params).unwrap_or_default();
-    let offered = params["choices"].as_array().map(Vec::as_slice).unwrap_or_default();
-    offered.iter().filter_map(|choice| choice.as_str().map(str::to_owned)).collect()
 }
 
 /// A send in a listing.

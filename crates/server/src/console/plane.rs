@@ -7,7 +7,6 @@ use crate::Doors;
 use crate::bus::read::query;
 use axum::extract::{Path, RawQuery, State};
 use serde::Deserialize;
-use serde_json::Value;
 use switchboard_console::page::{
     AnsweredQuestion, Approval, ApprovalList, Approvals, Attempt, Counts, Inbox, InboxList, Outbound,
     Question, Send, SendList, SendPage, SendStory,
@@ -15,11 +14,11 @@ use switchboard_console::page::{
 use switchboard_console::shell::Section;
 use switchboard_console::text::Foreign;
 use switchboard_core::outbound::send::{
-    ApprovalRow, SendDetail, SendFilter, SendRow, SendState, TopicRow, TopicState,
+    ApprovalRow, SendDetail, SendFilter, SendRow, SendState, TopicRow, TopicState, choices,
 };
 use switchboard_core::port::channel::{AddressKind, MessageKind};
 use switchboard_core::port::store::StoreError;
-use switchboard_engine::outbound::{people, view, why};
+use switchboard_engine::outbound::{people, why};
 use switchboard_engine::refusal;
 use switchboard_protocol::Detail;
 use switchboard_protocol::messaging::ANSWER_CHARS_MAX;
@@ -65,7 +64,7 @@ fn send(row: &SendRow) -> Send {
         state: row.state.as_str(),
         reason: row.reason.as_deref().map(Into::into),
         body: row.body.as_str().into(),
-        choices: view::choices(&row.params).iter().map(|choice| choice.as_str().into()).collect(),
+        choices: offered(row),
         shared: row.to.kind == AddressKind::Channel,
         at: when(row.at_ms),
         deadline: row.deadline_ms.map(when),
@@ -119,16 +118,14 @@ fn question(topic: &TopicRow, row: &SendRow) -> Question {
         topic_id: topic.topic_id.clone(),
         send: send(row),
         open: is_open(topic, row),
-        choices: choices(&row.params),
+        choices: offered(row),
         chars_max: ANSWER_CHARS_MAX,
     }
 }
 
 /// The answers that the caller offers.
-fn choices(params: &str) -> Vec<Foreign> {
-    let params: Value = serde_json::from_str(params).unwrap_or_default();
-    let offered = params["choices"].as_array().into_iter().flatten();
-    offered.filter_map(|choice| choice.as_str().map(Into::into)).collect()
+fn offered(row: &SendRow) -> Vec<Foreign> {
+    choices(&row.params).iter().map(|choice| choice.as_str().into()).collect()
 }
 
 async fn answered_question(doors: &Doors, row: &SendRow) -> Result<Option<AnsweredQuestion>, Detail> {
@@ -313,12 +310,5 @@ mod tests {
             assert_eq!(places, 1, "{state:?}");
         }
         assert_eq!(Which { show: "x".into(), before: None }.filter().0, "all");
-    }
-
-    #[test]
-    fn offered_answers_are_read_from_the_call() {
-        let texts = |params| choices(params).into_iter().map(|choice| choice.0).collect::<Vec<_>>();
-        assert_eq!(texts(r#"{"choices":["yes","no",3]}"#), ["yes", "no"]);
-        assert!(texts("{}").is_empty() && texts("no JSON").is_empty());
     }
 }

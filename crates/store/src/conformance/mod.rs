@@ -27,9 +27,10 @@ pub mod rooms;
 pub use bench::{Backend, Bench};
 // The suite's lists name a file of it by one word.
 pub use outbound::{
-    accept as outbound_accept, approvals as outbound_approvals, attempts as outbound_attempts,
-    consent as outbound_consent, floor as outbound_floor, hear as outbound_hear, nodes as outbound_nodes,
-    random as outbound_random, reads as outbound_reads, texts as outbound_texts,
+    accept as outbound_accept, amends as outbound_amends, approvals as outbound_approvals,
+    attempts as outbound_attempts, consent as outbound_consent, floor as outbound_floor,
+    hear as outbound_hear, nodes as outbound_nodes, random as outbound_random, reads as outbound_reads,
+    texts as outbound_texts,
 };
 
 /// Makes one test of each function of the suite, for `$backend` (an expression that makes a [`Backend`]) and for its
@@ -233,6 +234,11 @@ macro_rules! store_conformance {
                 a_deadline_waits_for_the_attempt_under_way,
                 an_unknown_question_holds_the_floor_no_longer,
                 expiring_is_bounded,
+            }
+            outbound_amends::{
+                an_answer_is_shown_where_it_was_asked,
+                a_decision_is_shown_to_all_who_were_asked,
+                what_arrives_after_the_end_is_changed_then,
             }
             outbound_approvals::{
                 a_held_send_waits_for_a_yes,

@@ -45,6 +45,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0005_console.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 6,
+        name: "0006_amends.sql",
+        sql: include_str!("../../migrations/postgres/0006_amends.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// The newest schema that a list knows.

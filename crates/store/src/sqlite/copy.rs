@@ -88,6 +88,7 @@ pub(crate) const TABLES: &[Table] = &[
         name: "approvals",
         columns: "approval_id, send, rule, state, expires_ms, decided_by, via, decided_ms, signature",
     },
+    Table { name: "amends", columns: "send, part, channel, fails, next_ms" },
     Table { name: "consents", columns: "channel, to_kind, handle, state, was, person, by_whom, at_ms, reason" },
     Table { name: "pairings", columns: "code_hash, channel, handle, person, expires_ms, by_whom" },
     Table { name: "heard", columns: "channel, event_id, at_ms" },

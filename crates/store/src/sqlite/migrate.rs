@@ -52,6 +52,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0005_console.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 6,
+        name: "0006_amends.sql",
+        sql: include_str!("../../migrations/sqlite/0006_amends.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// Why the schema cannot be used.

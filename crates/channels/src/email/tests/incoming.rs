@@ -35,6 +35,8 @@ fn shown(incoming: &Incoming) -> String {
     let what = match &incoming.what {
         IncomingKind::Text { text } => json!({ "text": text }),
         IncomingKind::Button { value } => json!({ "button": value }),
+        IncomingKind::Edited { message_id, text } => json!({ "edited": message_id, "text": text }),
+        IncomingKind::Deleted { message_id } => json!({ "deleted": message_id }),
         IncomingKind::Bounce { message_id, permanent, reason } => {
             json!({ "bounce": message_id, "permanent": permanent, "reason": reason })
         }

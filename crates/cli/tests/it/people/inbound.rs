@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use switchboard_channels::fake::CAPABILITIES;
 use switchboard_core::outbound::reply::Said;
-use switchboard_core::outbound::send::SendState;
+use switchboard_core::outbound::send::{SendState, choices};
 use switchboard_core::port::channel::{Incoming, IncomingKind, Origin};
 use switchboard_engine::outbound::hear;
 
@@ -107,7 +107,8 @@ struct Came {
 
 impl Came {
     /// Where the outbox writes what it does at the same time, and what every event leaves: that it was there.
-    const PASSING: [&'static str; 12] = [
+    const PASSING: [&'static str; 13] = [
+        "amends",
         "heard",
         "log",
         "checkpoints",
@@ -183,7 +184,8 @@ impl Came {
             |row: &&&Row| [SendState::Answered, SendState::Refused].map(number).contains(&row["state"]);
         for row in come.iter().filter(ended) {
             let by_stop = row["state"] == number(SendState::Refused) && matches!(self.said, Said::Stop);
-            let by_word = self.is_verified && matches!(self.said, Said::Answer { .. } | Said::Decide { .. });
+            let by_word = self.is_verified
+                && matches!(self.said, Said::Answer { .. } | Said::Choose { .. } | Said::Decide { .. });
             let is_theirs = row["handle"] == self.from && (by_stop || by_word);
             let denies = |one: &Row| one["send"] == row["no"] && one["decided_by"] == self.from;
             let is_denied = by_word && after["approvals"].iter().any(denies);
@@ -204,13 +206,14 @@ impl Came {
             let send = after["sends"].iter().find(|send| send["no"] == row["send"]).unwrap();
             assert!(self.is_verified && send["handle"] == self.from, "{}: {send:?}", self.text);
             let text = match &self.said {
-                Said::Answer { text, .. } => text.as_str(),
-                Said::Decide { approve: true, .. } => "approve",
-                Said::Decide { approve: false, .. } => "deny",
+                Said::Answer { text, .. } => text.clone(),
+                Said::Choose { number, .. } => choices(&send["params"])[number - 1].clone(),
+                Said::Decide { approve: true, .. } => "approve".to_owned(),
+                Said::Decide { approve: false, .. } => "deny".to_owned(),
                 other => panic!("{}: {other:?} answered", self.text),
             };
             let told = (row["answer"].as_str(), &row["answer_by"], row["answer_via"].as_str());
-            assert_eq!(told, (text, &self.from, "chat"));
+            assert_eq!(told, (text.as_str(), &self.from, "chat"));
         }
     }
 
@@ -323,10 +326,13 @@ async fn ask_and_wait(desk: &Desk, dice: &mut Dice, number: u64) -> Vec<String> 
         if dice.below(4) == 0 {
             desk.says(&format!("back-{}", dice.below(1 << 50)), person, "START").await;
         }
-        let asked = desk.send(&question(person, "Yes or no?")).await;
+        let mut question = question(person, "Yes or no?");
+        question["choices"] = serde_json::json!(["go", "wait"]);
+        let asked = desk.send(&question).await;
         if asked.status == 200 {
             let shown = desk.show(&asked.json()["send_id"]).await;
-            known.push(format!("SB-{}", shown["code"].as_str().unwrap()));
+            let code = shown["code"].as_str().unwrap();
+            known.extend([format!("SB-{code}"), format!("SB-{code}.2"), format!("SB-{code}.3")]);
             known.extend(shown["parts"][0]["message_id"].as_str().map(str::to_owned));
         }
     }

@@ -10,6 +10,7 @@ mod limits;
 mod links;
 mod outcomes;
 mod retries;
+mod shown;
 mod sink;
 pub(crate) mod standin;
 mod verb;
@@ -176,6 +177,8 @@ fn said(event: &str, from: &str, text: &str) -> Incoming {
         from: from.into(),
         origin: Origin::Verified { by: "session".into() },
         what: IncomingKind::Text { text: text.into() },
+        message_id: None,
+        place: None,
         references: Vec::new(),
         at_ms: 0,
     }

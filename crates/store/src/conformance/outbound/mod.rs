@@ -1,6 +1,7 @@
 //! The outbound plane: what is accepted is sent once, in order, to whom may be reached, and every end is on the books.
 
 pub mod accept;
+pub mod amends;
 pub mod approvals;
 pub mod attempts;
 pub mod consent;

@@ -214,6 +214,7 @@ impl<'b> Plane<'b> {
             limits: Vec::new(),
             hold: None,
             about: None,
+            amends: false,
         }
     }
 

@@ -9,7 +9,7 @@ use switchboard_core::digest::sha256;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::outbound::limit::{Rate, Window};
 use switchboard_core::outbound::reply::{CODE_LEN, Said, typed_code};
-use switchboard_core::outbound::send::{ConsentState, SendState, floor_of};
+use switchboard_core::outbound::send::{ConsentState, SendState, choices, floor_of};
 use switchboard_core::outbound::write::{Heard, HeardOutcome, OutboundOutcome, SignDecision};
 use switchboard_core::time::MINUTE_MS;
 
@@ -65,6 +65,7 @@ pub(super) fn hear(tx: &mut impl Tx, heard: &Heard) -> Result<OutboundOutcome, F
         Said::Nothing => HeardOutcome::Nothing,
         _ if !speaker.may_speak() => HeardOutcome::Stranger,
         Said::Decide { approve, code } => decide(tx, &speaker, *approve, code.as_deref())?,
+        Said::Choose { code, number } => choose(tx, &speaker, code, *number)?,
         Said::Answer { code, text } => answer(tx, &speaker, code.as_deref(), text)?,
     };
     Ok(OutboundOutcome::Heard(outcome))
@@ -81,18 +82,38 @@ fn stop(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure
     if speaker.known.is_none() && !heard.verified {
         return Ok(HeardOutcome::Stranger);
     }
-    if speaker.known.is_none_or(|known| known.state != ConsentState::Stopped) {
-        let key = (heard.channel.as_str(), 1, heard.from.handle.as_str());
+    silence(tx, (&heard.channel, &heard.from.handle), speaker.known, &heard.channel)?;
+    for (channel, handle) in elsewhere(tx, speaker)? {
+        let known = consent::of(tx, &channel, 1, &handle)?;
+        silence(tx, (&channel, &handle), known, &heard.channel)?;
+    }
+    Ok(HeardOutcome::Stopped)
+}
+
+// The other addresses of who speaks, if somebody vouches for it: a forged word must not reach further than the address it names.
+fn elsewhere(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<Vec<(String, String)>, Failure> {
+    match speaker.person().filter(|_| speaker.heard.verified) {
+        Some(person) => consent::addresses(tx, person, (&speaker.heard.channel, &speaker.heard.from.handle)),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn silence(
+    tx: &mut impl Tx,
+    (channel, handle): (&str, &str),
+    known: Option<consent::Known>,
+    via: &str,
+) -> Result<(), Failure> {
+    if known.is_none_or(|known| known.state != ConsentState::Stopped) {
         let change = consent::Change {
             to: ConsentState::Stopped,
-            person: speaker.person(),
-            by: &heard.channel,
+            person: known.and_then(|known| known.person),
+            by: via,
             reason: Some("the person said STOP"),
         };
-        consent::put(tx, key, speaker.known, &change)?;
+        consent::put(tx, (channel, 1, handle), known, &change)?;
     }
-    let live =
-        tx.all(LIVE_TO, values![heard.channel, heard.from.handle, STOP_AT_ONCE], |row| row.get::<i64>(0))?;
+    let live = tx.all(LIVE_TO, values![channel, handle, STOP_AT_ONCE], |row| row.get::<i64>(0))?;
     for no in live {
         let Some(mut send) = head(tx, no)? else { continue };
         // Another one's end may have ended or opened it meanwhile.
@@ -100,7 +121,7 @@ fn stop(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure
             state::end(tx, &mut send, SendState::Refused, "the person said STOP")?;
         }
     }
-    Ok(HeardOutcome::Stopped)
+    Ok(())
 }
 
 fn start(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure> {
@@ -108,6 +129,14 @@ fn start(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failur
     let Some(known) = speaker.known.filter(|_| heard.verified) else { return Ok(HeardOutcome::Stranger) };
     if known.state == ConsentState::Stopped {
         consent::start(tx, (&heard.channel, &heard.from.handle), known)?;
+    }
+    for (channel, handle) in elsewhere(tx, speaker)? {
+        match consent::of(tx, &channel, 1, &handle)? {
+            Some(known) if known.state == ConsentState::Stopped => {
+                consent::start(tx, (&channel, &handle), known)?;
+            }
+            _ => {}
+        }
     }
     Ok(HeardOutcome::Started)
 }
@@ -160,14 +189,19 @@ fn referred(tx: &mut impl Tx, speaker: &Speaker<'_>, code: Option<&str>) -> Resu
         others = true;
     }
     if let Some(code) = code {
-        let Some(code) = typed_code(code, CODE_LEN) else { return Ok(Referred::NotTheirs) };
-        let sql = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.code = ?");
-        return Ok(match tx.one(sql, values![code], head_of)? {
-            Some(send) if is_theirs(tx, speaker, &send)? => Referred::To(send),
-            _ => Referred::NotTheirs,
-        });
+        return coded(tx, speaker, code);
     }
     Ok(if others { Referred::NotTheirs } else { Referred::Nothing })
+}
+
+// The one of this short code.
+fn coded(tx: &mut impl Tx, speaker: &Speaker<'_>, code: &str) -> Result<Referred, Failure> {
+    let Some(code) = typed_code(code, CODE_LEN) else { return Ok(Referred::NotTheirs) };
+    let sql = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.code = ?");
+    Ok(match tx.one(sql, values![code], head_of)? {
+        Some(send) if is_theirs(tx, speaker, &send)? => Referred::To(send),
+        _ => Referred::NotTheirs,
+    })
 }
 
 // Only who was asked may answer: this address, or another way to the same person.
@@ -292,6 +326,23 @@ fn answer(
         ([], [(topic, _)]) => answer_topic(tx, speaker, topic, text),
         ([], []) => Ok(HeardOutcome::NothingOpen),
         (asked, questions) => Ok(ambiguous(asked, questions)),
+    }
+}
+
+// The words of the choice are the answer; a number that was not offered is none.
+fn choose(
+    tx: &mut impl Tx,
+    speaker: &Speaker<'_>,
+    code: &str,
+    number: usize,
+) -> Result<HeardOutcome, Failure> {
+    let Referred::To(send) = coded(tx, speaker, code)? else { return Ok(HeardOutcome::NothingOpen) };
+    let params =
+        tx.one("SELECT params FROM sends WHERE no = ?", values![send.no], |row| row.get::<String>(0))?;
+    let choices = choices(&params.unwrap_or_default());
+    match number.checked_sub(1).and_then(|at| choices.get(at)) {
+        Some(choice) => answer_to(tx, speaker, &send, choice),
+        None => Ok(HeardOutcome::NothingOpen),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What each change of the outbound plane does. All conditions are checked before the first row changes.
 
+mod amend;
 mod attempt;
 mod consent;
 mod expire;
@@ -35,6 +36,10 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
         OutboundWrite::Finish { send, part, attempt, settle } => {
             attempt::finish(tx, (*send, *part, *attempt), settle)?
         }
+        OutboundWrite::ClaimAmends { channel, limit, until_ms } => {
+            amend::claim(tx, channel, *limit, *until_ms)?
+        }
+        OutboundWrite::Amended { send, again_ms } => amend::amended(tx, *send, *again_ms)?,
         OutboundWrite::Hear(heard) => hear::hear(tx, heard)?,
         OutboundWrite::Bounced { channel, event_id, message_id, permanent, reason } => {
             hear::bounced(tx, (channel, event_id), message_id, *permanent, reason)?

@@ -1,7 +1,7 @@
 //! Hot statements find their rows by an index: SQLite's plans say so. A partial index that a statement does not name word for word
 //! is passed over in silence, and then every attempt would look through everything that was ever sent.
 
-use super::{attempt, expire, hear, lane, reads, state, submit, sweep};
+use super::{amend, attempt, expire, hear, lane, reads, state, submit, sweep};
 use crate::sqlite::copy::TABLES;
 use crate::sqlite::migrate::{MIGRATIONS, run};
 use rusqlite::Connection;
@@ -31,6 +31,7 @@ fn no_hot_statement_looks_through_a_table() {
     };
     let statements = [
         submit::AROUND,
+        amend::DUE,
         attempt::DUE,
         attempt::AT,
         attempt::LOST,
@@ -47,6 +48,7 @@ fn no_hot_statement_looks_through_a_table() {
         hear::OPEN,
         reads::NEXT_END,
         reads::NEXT_DUE,
+        reads::NEXT_AMEND,
         reads::TO_RELEASE,
         reads::OPEN_TOPICS,
         reads::PENDING_APPROVALS,

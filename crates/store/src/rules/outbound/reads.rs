@@ -111,6 +111,8 @@ pub(super) const NEXT_END: &str = "SELECT min(at) FROM (
     UNION ALL SELECT min(t.deadline_ms) FROM sends s JOIN topics t ON t.topic_id = s.topic_id
         WHERE s.state = 10 AND s.state > 5 AND t.state < 3) AS ends";
 pub(super) const NEXT_DUE: &str = "SELECT min(next_ms) FROM parts WHERE channel = ? AND state = 2";
+pub(super) const NEXT_AMEND: &str =
+    "SELECT min(next_ms) FROM amends WHERE channel = ? AND next_ms IS NOT NULL";
 pub(super) const TO_RELEASE: &str = "SELECT s.no FROM sends s JOIN approvals a ON a.send = s.no
     WHERE s.state = 1 AND s.state < 5 AND a.state = 2 ORDER BY s.no LIMIT 100";
 
@@ -227,6 +229,11 @@ pub(crate) fn next_due(store: &impl Ask, channel: String) -> Fut<'_, Option<Wall
     Box::pin(async { Ok(first(found.await?).flatten()) })
 }
 
+pub(crate) fn next_amend(store: &impl Ask, channel: String) -> Fut<'_, Option<WallMs>> {
+    let found = store.rows(query(NEXT_AMEND, |row| row.get::<Option<WallMs>>(0)).with(&channel));
+    Box::pin(async { Ok(first(found.await?).flatten()) })
+}
+
 pub(crate) fn next_end(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
     let found = store.rows(query(NEXT_END, |row| row.get::<Option<WallMs>>(0)));
     Box::pin(async { Ok(first(found.await?).flatten()) })
@@ -279,6 +286,9 @@ macro_rules! outbound_reads {
             }
             fn next_due(&self, channel: String) -> Fut<'_, Option<WallMs>> {
                 $crate::rules::outbound::reads::next_due(self, channel)
+            }
+            fn next_amend(&self, channel: String) -> Fut<'_, Option<WallMs>> {
+                $crate::rules::outbound::reads::next_amend(self, channel)
             }
             fn next_end(&self) -> Fut<'_, Option<WallMs>> {
                 $crate::rules::outbound::reads::next_end(self)

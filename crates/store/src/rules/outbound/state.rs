@@ -1,7 +1,7 @@
 //! The states of a send, and what hangs on each change: the counts, the log, its parts, its topic, the floor.
 
-use super::lane;
 use super::{Head, head};
+use super::{amend, lane};
 use crate::rules::failure::Failure;
 use crate::rules::tx::Tx;
 use crate::rules::value::values;
@@ -42,6 +42,8 @@ pub(super) fn end(tx: &mut impl Tx, send: &mut Head, to: SendState, reason: &str
     set(tx, send, to, Some(reason))?;
     let sql = "UPDATE approvals SET state = ? WHERE send = ? AND state = ?";
     tx.later(sql, values![ApprovalState::Void as u8, send.no, ApprovalState::Pending as u8])?;
+    amend::ended(tx, send.no)?;
+    amend::ended_about(tx, send.no)?;
     lane::promote(tx, &lane::of(send), None)?;
     close_topic(tx, send, to)
 }

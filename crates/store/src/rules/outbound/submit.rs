@@ -277,7 +277,7 @@ fn insert_parts(
     Ok(())
 }
 
-// Its topic and its approval.
+// Its topic, its approval, and that its message can be changed.
 fn hang_on(
     tx: &mut impl Tx,
     new: &NewSend,
@@ -296,7 +296,7 @@ fn hang_on(
         let pending = ApprovalState::Pending as u8;
         tx.later(sql, values![hold.approval_id, no, hold.rule, pending, hold.expires_ms])?;
     }
-    Ok(())
+    super::amend::remember(tx, new, no)
 }
 
 // What the log says of it: no body, and of the address only a digest.

@@ -162,6 +162,7 @@ pub(super) fn decide(
         who.via
     );
     tx.admit("outbound.decided", None, subject);
+    super::amend::ended_about(tx, send.no)?;
     if !approve {
         state::end(tx, &mut send, SendState::Refused, &format!("denied by {}", who.by))?;
     }
@@ -244,6 +245,7 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     tx.later(sql, values![send.no])?;
     let sql = "UPDATE parts SET state = 8, fails = 0 WHERE send = ? AND state NOT IN (3, 4)";
     tx.later(sql, values![send.no])?;
+    tx.later("UPDATE amends SET next_ms = NULL WHERE send = ?", values![send.no])?;
     tx.admit("outbound.retry", None, format!("{send_id} by={by}"));
     let has_floor = match &send.topic_id {
         Some(topic) => topic_row(tx, topic)?.is_some_and(|topic| topic.state == TopicState::Open),

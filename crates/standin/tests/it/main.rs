@@ -1,0 +1,1 @@
+//! The channels over stand-ins of their services.

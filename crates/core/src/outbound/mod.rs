@@ -14,6 +14,7 @@ pub const HEARD_KEEP_MS: WallMs = 90 * DAY_MS;
 pub mod audit;
 pub mod gate;
 pub mod limit;
+pub mod quiet;
 pub mod reply;
 pub mod retry;
 pub mod send;

@@ -462,6 +462,9 @@ pub fn lane_of(channel: &str, to: &Address) -> String {
     format!("{}/{}/{channel}/{}", to.kind.as_str(), channel.len(), to.handle)
 }
 
+/// How public ids of digests begin: sends of the hub's own, which bring what quiet hours held back.
+pub const DIGEST: &str = "dig_";
+
 /// The stable id of one part over all its attempts.
 #[must_use]
 pub fn delivery_id(send_id: &str, part: u32) -> String {

@@ -2,6 +2,7 @@
 //! used, a limit is left, a person has said STOP, or an attempt is still the last one.
 
 use super::limit::Rate;
+use super::quiet::Quiet;
 use super::send::{ApprovalRow, ApprovalState, ConsentState, SendRow, SendState, TopicRow};
 use crate::ids::{InstanceNo, PersonNo};
 use crate::port::channel::{Address, MessageKind, Part};
@@ -52,6 +53,8 @@ pub struct NewSend {
     pub about: Option<String>,
     /// Whether its message can be changed once it was sent, and so shows how what it asked has ended.
     pub amends: bool,
+    /// Whether quiet hours do not hold it back.
+    pub urgent: bool,
 }
 
 /// How consent is found.
@@ -291,8 +294,8 @@ pub enum OutboundWrite {
         /// At most so many.
         limit: usize,
     },
-    /// A person has a dead or unknown send tried again; what of it has arrived is not sent twice. Refused when nobody approved it or
-    /// its text is erased ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
+    /// A person has a dead or unknown send tried again, or one that waits for a later attempt at once; what of it has arrived is not
+    /// sent twice. Refused when it is due or under way, when nobody approved it or its text is erased ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
     /// ([`crate::write::Refusal::IdReused`]), and past its deadline. → [`OutboundOutcome::Settled`].
     Retry {
         /// The send's public id.
@@ -305,6 +308,28 @@ pub enum OutboundWrite {
         /// The send's public id.
         send_id: String,
         /// Who.
+        by: String,
+    },
+    /// Quiet hours are over for these sends: each goes on. → [`OutboundOutcome::Done`].
+    Wake {
+        /// Their numbers.
+        sends: Vec<i64>,
+    },
+    /// Brings notices that quiet hours held back to their address as one; refused ([`crate::write::Refusal::TaskState`]) when one of them
+    /// waits no longer. Its public id begins with [`super::send::DIGEST`]. → [`OutboundOutcome::Accepted`].
+    Digest {
+        /// The hub's own send.
+        new: Box<NewSend>,
+        /// Numbers of what it brings.
+        of: Vec<i64>,
+    },
+    /// Sets a person's quiet hours, or ends them. → [`OutboundOutcome::Done`].
+    Quiet {
+        /// Whose.
+        person: PersonNo,
+        /// When; `None`: never.
+        quiet: Option<Quiet>,
+        /// Who says so.
         by: String,
     },
     /// A code by which a person can pair an address. → [`OutboundOutcome::Done`].
@@ -491,6 +516,9 @@ impl OutboundWrite {
             Self::Expire { .. } => "outbound.expire",
             Self::Retry { .. } => "outbound.retry",
             Self::Discard { .. } => "outbound.discard",
+            Self::Wake { .. } => "outbound.wake",
+            Self::Digest { .. } => "outbound.digest",
+            Self::Quiet { .. } => "person.quiet",
             Self::PairStart { .. } => "pair.start",
             Self::Consent { .. } => "pair.consent",
         }
@@ -500,7 +528,7 @@ impl OutboundWrite {
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
-            Self::Submit(send) => {
+            Self::Submit(send) | Self::Digest { new: send, .. } => {
                 let parts =
                     send.parts.iter().map(|part| part.text.len() + part.html.as_ref().map_or(0, String::len));
                 send.body.len() + send.params.len() + parts.sum::<usize>()

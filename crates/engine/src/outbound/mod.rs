@@ -9,6 +9,7 @@ pub mod dispatch;
 pub mod hear;
 pub mod link;
 pub mod people;
+pub mod quiet;
 pub mod registry;
 pub mod submit;
 pub mod view;

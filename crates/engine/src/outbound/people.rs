@@ -99,7 +99,7 @@ fn named(detail: Detail, field: &str) -> Detail {
     if detail.code == switchboard_protocol::Code::NotFound { detail.field(field) } else { detail }
 }
 
-/// Has a dead or unknown send tried again.
+/// Has a dead or unknown send tried again, or one that waits for a later attempt at once.
 pub async fn retry(hub: &Hub, send_id: &str, by: &str) -> Result<Touched, Detail> {
     let write = OutboundWrite::Retry { send_id: send_id.to_owned(), by: by.to_owned() };
     settled(hub, write, "send_id").await
@@ -161,7 +161,7 @@ pub async fn pair_start(
         code_hash: sha256(code.as_bytes()),
         channel: known.name().to_owned(),
         to,
-        person: person_named(hub, person).await?,
+        person: maybe_person(hub, person).await?,
         expires_ms,
         by: by.to_owned(),
     };
@@ -191,7 +191,7 @@ pub async fn set_consent(
         channel: known.name().to_owned(),
         to: to.clone(),
         state,
-        person: person_named(hub, person).await?,
+        person: maybe_person(hub, person).await?,
         by: by.to_owned(),
     };
     hub.commit_outbound(write).await.map_err(|detail| named(detail, "to"))?;
@@ -206,12 +206,19 @@ fn configured(hub: &Hub, channel: &str) -> Result<Arc<dyn switchboard_core::port
     })
 }
 
-async fn person_named(hub: &Hub, name: Option<&str>) -> Result<Option<PersonNo>, Detail> {
-    let Some(name) = name else { return Ok(None) };
+async fn maybe_person(hub: &Hub, name: Option<&str>) -> Result<Option<PersonNo>, Detail> {
+    match name {
+        Some(name) => person_named(hub, name).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The person of a display name, compared without regard to case.
+pub(super) async fn person_named(hub: &Hub, name: &str) -> Result<PersonNo, Detail> {
     let people = hub.store().outbound().people().await.map_err(|error| refusal::store(&error))?;
     let wanted = name.trim().to_lowercase();
     let found = people.iter().find(|(_, name)| name.to_lowercase() == wanted);
-    found.map(|(person, _)| Some(*person)).ok_or_else(|| {
+    found.map(|(person, _)| *person).ok_or_else(|| {
         let names: Vec<_> = people.iter().take(20).map(|(_, name)| name.as_str()).collect();
         refusal::not_found("person", &format!("Nobody is named {name:?}; there are: {}.", names.join(", ")))
     })

@@ -1,11 +1,65 @@
 //! Why a send is where it is, in sentences for people: route, rule, attempts, waits, next step.
 
-use switchboard_core::outbound::send::{PartState, SendDetail, SendState};
+use crate::hub::Hub;
+use crate::refusal;
+use switchboard_core::outbound::send::{PartRow, PartState, SendDetail, SendFilter, SendRow, SendState};
 use switchboard_core::time::WallMs;
+use switchboard_protocol::Detail;
 
-/// The story of a send, at `now_ms`.
+/// Sends before one that are looked at for what it waits behind.
+const AHEAD_MAX: usize = 200;
+
+/// What stands around a send that waits.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    /// When it is looked at.
+    pub now_ms: WallMs,
+    /// Why nothing leaves on its channel, if that is so.
+    pub fault: Option<String>,
+    /// The send to the same address that leaves before it.
+    pub ahead: Option<String>,
+}
+
+impl Around {
+    /// Of a send, as it is now.
+    pub async fn of(hub: &Hub, detail: &SendDetail) -> Result<Self, Detail> {
+        let send = &detail.send;
+        let fault = match hub.outbound.registry.configured(&send.channel) {
+            Some(_) => hub.outbound.fault(&send.channel),
+            None => Some("it is not configured any more".to_owned()),
+        };
+        let waits = next_part(detail).is_some_and(|part| part.state == PartState::Waiting);
+        let ahead = if waits && send.state == SendState::Sending { ahead(hub, send).await? } else { None };
+        Ok(Self { now_ms: hub.clock().wall_ms(), fault, ahead })
+    }
+}
+
+async fn ahead(hub: &Hub, send: &SendRow) -> Result<Option<String>, Detail> {
+    let filter = SendFilter {
+        states: vec![SendState::Sending],
+        channel: Some(send.channel.clone()),
+        before: Some(send.no),
+        limit: AHEAD_MAX,
+        ..SendFilter::default()
+    };
+    let found = hub.store().outbound().sends(filter).await.map_err(|error| refusal::store(&error))?;
+    Ok(found.into_iter().find(|before| before.to == send.to).map(|before| before.send_id))
+}
+
+/// Why a send that has neither arrived nor ended is where it is; `None` for all others.
 #[must_use]
-pub fn why(detail: &SendDetail, now_ms: WallMs) -> Vec<String> {
+pub fn waits(detail: &SendDetail, around: &Around) -> Option<String> {
+    match detail.send.state {
+        SendState::Held => Some("it waits for an approval".to_owned()),
+        SendState::Queued => Some("it waits until the person has answered the question before it".to_owned()),
+        SendState::Sending => Some(sending(detail, around)),
+        _ => None,
+    }
+}
+
+/// The story of a send.
+#[must_use]
+pub fn why(detail: &SendDetail, around: &Around) -> Vec<String> {
     let send = &detail.send;
     let mut told = vec![format!(
         "Accepted from agent {} ({}) for {} on {}, {} part(s).",
@@ -38,7 +92,7 @@ pub fn why(detail: &SendDetail, now_ms: WallMs) -> Vec<String> {
             (attempt.ended_ms - attempt.began_ms).max(0)
         ));
     }
-    told.push(next(detail, now_ms));
+    told.push(next(detail, around));
     told
 }
 
@@ -47,17 +101,18 @@ fn sentence(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn next(detail: &SendDetail, now_ms: WallMs) -> String {
+fn next(detail: &SendDetail, around: &Around) -> String {
     let send = &detail.send;
     let reason = || send.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
     match send.state {
         SendState::Held => {
             "It waits for somebody to approve it (console, or `switchboard approval list`).".into()
         }
+        SendState::Queued if send.reason.is_some() => format!("It waits{}.", reason()),
         SendState::Queued => "It waits until the person has answered the question before it.".into(),
-        SendState::Sending => sending(detail, now_ms),
+        SendState::Sending => format!("{}.", sentence(&sending(detail, around))),
         SendState::Open => "It has arrived and waits for its answer.".into(),
-        SendState::Delivered => "It has arrived.".into(),
+        SendState::Delivered => format!("It has arrived{}.", reason()),
         SendState::Answered => "It was answered.".into(),
         SendState::Expired => format!("It has expired{}.", reason()),
         SendState::Refused => format!("It was refused{}.", reason()),
@@ -77,17 +132,54 @@ fn next(detail: &SendDetail, now_ms: WallMs) -> String {
     }
 }
 
-fn sending(detail: &SendDetail, now_ms: WallMs) -> String {
-    let open = detail.parts.iter().find(|part| part.state != PartState::Sent);
-    let Some(part) = open else { return "Its last part has just arrived.".into() };
+/// Whether it waits for nothing but time.
+#[must_use]
+pub fn may_hurry(detail: &SendDetail, around: &Around) -> bool {
+    let later = |part: &PartRow| part.state == PartState::Due && part.next_ms > around.now_ms;
+    detail.send.state == SendState::Sending && next_part(detail).is_some_and(later)
+}
+
+fn next_part(detail: &SendDetail) -> Option<&PartRow> {
+    detail.parts.iter().find(|part| part.state != PartState::Sent)
+}
+
+fn sending(detail: &SendDetail, around: &Around) -> String {
+    let Some(part) = next_part(detail) else { return "its last part has just arrived".into() };
+    let it = if detail.parts.len() == 1 { "it".to_owned() } else { format!("part {}", part.part) };
+    let channel = &detail.send.channel;
     match part.state {
-        PartState::Due if part.next_ms > now_ms => {
-            let wait_s = (part.next_ms - now_ms).div_euclid(1000) + 1;
-            let reason = detail.send.reason.as_deref().unwrap_or("the service asked to wait");
-            format!("Part {} is tried again in {wait_s} s ({reason}).", part.part)
+        PartState::Due if part.next_ms > around.now_ms => {
+            let wait = human(part.next_ms - around.now_ms);
+            match &detail.send.reason {
+                Some(reason) => format!("{it} is tried again in {wait} ({reason})"),
+                None => format!("{it} leaves in {wait}, at the pace that {channel} asks for"),
+            }
         }
-        PartState::Due => format!("Part {} is due.", part.part),
-        PartState::Attempting => format!("Part {} is being attempted.", part.part),
-        _ => format!("Part {} waits for what goes to the same address before it.", part.part),
+        PartState::Due => match &around.fault {
+            Some(fault) => format!("{it} is due and waits for {channel}: {fault}"),
+            None => format!("{it} is due"),
+        },
+        PartState::Attempting => format!("{it} is being attempted"),
+        _ => match &around.ahead {
+            Some(ahead) => format!("{it} waits behind {ahead}, which goes to the same address"),
+            None => format!("{it} waits for what goes to the same address before it"),
+        },
+    }
+}
+
+// Never shorter than it is.
+fn human(wait_ms: WallMs) -> String {
+    let wait_s = wait_ms.max(0).div_euclid(1000) + 1;
+    if wait_s < 180 { format!("{wait_s} s") } else { format!("{} min", wait_s.div_euclid(60) + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn waits_are_told_in_fitting_units() {
+        let waits = [0, 999, 1000, 178_999, 179_000, 3_600_000].map(human);
+        assert_eq!(waits, ["1 s", "1 s", "2 s", "179 s", "4 min", "61 min"]);
     }
 }

@@ -51,6 +51,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0006_amends.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 7,
+        name: "0007_quiet.sql",
+        sql: include_str!("../../migrations/postgres/0007_quiet.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// The newest schema that a list knows.

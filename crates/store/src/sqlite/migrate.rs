@@ -58,6 +58,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0006_amends.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 7,
+        name: "0007_quiet.sql",
+        sql: include_str!("../../migrations/sqlite/0007_quiet.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// Why the schema cannot be used.

@@ -9,6 +9,7 @@ mod inbound;
 mod limits;
 mod links;
 mod outcomes;
+mod quiet;
 mod retries;
 mod shown;
 mod sink;

@@ -9,6 +9,7 @@ pub mod floor;
 pub mod hear;
 pub mod nodes;
 pub mod plane;
+pub mod quiet;
 pub mod random;
 pub mod reads;
 pub mod texts;

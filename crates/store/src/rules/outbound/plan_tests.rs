@@ -1,7 +1,7 @@
 //! Hot statements find their rows by an index: SQLite's plans say so. A partial index that a statement does not name word for word
 //! is passed over in silence, and then every attempt would look through everything that was ever sent.
 
-use super::{amend, attempt, expire, hear, lane, reads, state, submit, sweep};
+use super::{amend, attempt, expire, hear, lane, quiet, reads, state, submit, sweep};
 use crate::sqlite::copy::TABLES;
 use crate::sqlite::migrate::{MIGRATIONS, run};
 use rusqlite::Connection;
@@ -49,6 +49,10 @@ fn no_hot_statement_looks_through_a_table() {
         reads::NEXT_END,
         reads::NEXT_DUE,
         reads::NEXT_AMEND,
+        reads::NEXT_QUIET,
+        reads::QUIET_OVER,
+        quiet::HOURS_OF,
+        quiet::MEMBERS,
         reads::TO_RELEASE,
         reads::OPEN_TOPICS,
         reads::PENDING_APPROVALS,

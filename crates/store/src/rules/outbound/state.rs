@@ -1,7 +1,7 @@
 //! The states of a send, and what hangs on each change: the counts, the log, its parts, its topic, the floor.
 
 use super::{Head, head};
-use super::{amend, lane};
+use super::{amend, lane, quiet};
 use crate::rules::failure::Failure;
 use crate::rules::tx::Tx;
 use crate::rules::value::values;
@@ -31,7 +31,7 @@ pub(super) fn set(
     count(tx, Some(from), to)?;
     send.state = to as u8;
     tx.admit("outbound.state", None, format!("{} {} {}", send.send_id, from.as_str(), to.as_str()));
-    Ok(())
+    quiet::spread(tx, send, to)
 }
 
 /// Ends a send: nothing more of it leaves, its topic closes, the next question gets the floor.
@@ -103,7 +103,7 @@ fn close_topic(tx: &mut impl Tx, send: &Head, to: SendState) -> Result<(), Failu
 }
 
 pub(super) const NEXT: &str = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send
-    WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2
+    WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2 AND NOT EXISTS (SELECT 1 FROM quieted q WHERE q.send = t.send)
     ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
 pub(super) const TAKEN: &str = "SELECT 1 FROM topics WHERE floor = ? AND state = 2 AND state < 3 LIMIT 1";
 
@@ -114,10 +114,13 @@ pub(super) fn next_on_floor(tx: &mut impl Tx, topic: &str) -> Result<(), Failure
     if is_taken(tx, &floor)? {
         return Ok(());
     }
-    let next = tx.one(NEXT, values![floor], |row| row.get::<i64>(0))?;
-    let Some(next) = next else { return Ok(()) };
-    let Some(mut next) = head(tx, next)? else { return Ok(()) };
-    open(tx, &mut next)
+    while let Some(next) = tx.one(NEXT, values![floor], |row| row.get::<i64>(0))? {
+        let Some(mut next) = head(tx, next)? else { return Ok(()) };
+        if !quiet::hold(tx, &next)? {
+            return open(tx, &mut next);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a question has the floor.
@@ -153,6 +156,9 @@ pub(super) fn go_on(tx: &mut impl Tx, send: &mut Head) -> Result<(), Failure> {
             tx.later(sql, values![TopicState::Queued as u8, topic])?;
             return set(tx, send, SendState::Queued, None);
         }
+    }
+    if quiet::hold(tx, send)? {
+        return quiet::queue(tx, send);
     }
     open(tx, send)
 }

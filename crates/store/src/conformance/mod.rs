@@ -262,6 +262,7 @@ macro_rules! store_conformance {
                 a_held_question_takes_no_floor,
                 who_was_asked_decides_in_the_chat,
                 only_who_was_asked_decides,
+                the_link_of_a_message_decides,
             }
             outbound_hear::{
                 a_stranger_changes_nothing,

@@ -13,6 +13,7 @@ use switchboard_core::port::channel::{Amendment, Channel, FailureClass, NotSent,
 use switchboard_core::port::store::StoreError;
 use switchboard_core::time::{SECOND_MS, WallMs};
 use switchboard_core::write::{Outcome, Write};
+use tokio_util::sync::CancellationToken;
 
 /// How often a channel is looked at when nothing rings.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -28,12 +29,12 @@ const PAUSE_MS: WallMs = 5 * SECOND_MS;
 const ANSWER_CHARS: usize = 200;
 
 /// Begins to show outcomes on a channel that can.
-pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>) {
+pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>, end: &CancellationToken) {
     if !channel.capabilities().edits {
         return;
     }
     let own = hub.clone();
-    hub.spawn(async move {
+    hub.spawn_until(end, async move {
         let bell = own.outbound.bell(&format!("{} outcomes", channel.name()));
         loop {
             let notified = bell.notified();

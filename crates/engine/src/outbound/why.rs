@@ -52,7 +52,10 @@ async fn ahead(hub: &Hub, send: &SendRow) -> Result<Option<String>, Detail> {
 pub fn waits(detail: &SendDetail, around: &Around) -> Option<String> {
     match detail.send.state {
         SendState::Held => Some("it waits for an approval".to_owned()),
-        SendState::Queued => Some("it waits until the person has answered the question before it".to_owned()),
+        SendState::Queued => Some(match &detail.send.reason {
+            Some(reason) => format!("it waits: {reason}"),
+            None => "it waits until the person has answered the question before it".to_owned(),
+        }),
         SendState::Sending => Some(sending(detail, around)),
         _ => None,
     }

@@ -57,6 +57,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0007_quiet.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 8,
+        name: "0008_escalation.sql",
+        sql: include_str!("../../migrations/postgres/0008_escalation.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// The newest schema that a list knows.

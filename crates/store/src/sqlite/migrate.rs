@@ -64,6 +64,12 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0007_quiet.sql"),
         compatible_from: 3,
     },
+    Migration {
+        number: 8,
+        name: "0008_escalation.sql",
+        sql: include_str!("../../migrations/sqlite/0008_escalation.sql"),
+        compatible_from: 3,
+    },
 ];
 
 /// Why the schema cannot be used.

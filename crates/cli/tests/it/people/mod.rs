@@ -3,6 +3,7 @@
 
 mod approvals;
 mod consent;
+mod escalation;
 mod floor;
 mod idempotency;
 mod inbound;

@@ -5,8 +5,10 @@
     reason = "the port hands over what a query may need for longer than the call"
 )]
 
+use super::escalate;
 use super::rows::{
-    self, ATTEMPTS, CONSENTS, COUNTS, PARTS, SEND_COLUMNS, approval_columns, send_columns, topic_columns,
+    self, ATTEMPTS, CONSENTS, COUNTS, PARTS, RUNG_COLUMNS, SEND_COLUMNS, approval_columns, rung_columns,
+    send_columns, topic_columns,
 };
 use crate::rules::failure::Failure;
 use crate::rules::tx::sql_limit;
@@ -14,6 +16,7 @@ use crate::rules::value::{AsValue, Row, Value};
 use std::borrow::Cow;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::ledger::Ledger;
+use switchboard_core::outbound::escalate::{DueRung, RungRow};
 use switchboard_core::outbound::quiet::Quiet;
 use switchboard_core::outbound::send::{
     ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, SendState, TopicRow,
@@ -109,11 +112,24 @@ pub(super) const NEXT_END: &str = "SELECT min(at) FROM (
     SELECT (SELECT s.deadline_ms FROM sends s WHERE s.state < 5 AND s.deadline_ms IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 3) ORDER BY s.deadline_ms LIMIT 1) AS at
     UNION ALL SELECT min(expires_ms) FROM approvals WHERE state = 1
-    UNION ALL SELECT min(t.deadline_ms) FROM sends s JOIN topics t ON t.topic_id = s.topic_id
-        WHERE s.state = 10 AND s.state > 5 AND t.state < 3) AS ends";
+    UNION ALL SELECT min(t.deadline_ms) FROM topics t CROSS JOIN sends s
+        WHERE t.state IN (1, 2) AND t.state < 3 AND s.no = t.send AND s.state > 5) AS ends";
 pub(super) const NEXT_DUE: &str = "SELECT min(next_ms) FROM parts WHERE channel = ? AND state = 2";
 pub(super) const NEXT_AMEND: &str =
     "SELECT min(next_ms) FROM amends WHERE channel = ? AND next_ms IS NOT NULL";
+const OPEN_RUNGS: &str = concat!(
+    "SELECT ",
+    rung_columns!(),
+    " FROM topics t CROSS JOIN rungs r WHERE r.topic_id = t.topic_id AND t.state IN (1, 2) AND t.state < 3
+      ORDER BY r.topic_id, r.rung LIMIT 4000"
+);
+pub(super) const NEXT_RUNG: &str = "SELECT min(next_ms) FROM rungs WHERE next_ms IS NOT NULL";
+pub(super) const DUE_RUNGS: &str = concat!(
+    "SELECT ",
+    rung_columns!(),
+    ", s.agent, s.rule, r.params, t.deadline_ms FROM rungs r JOIN topics t ON t.topic_id = r.topic_id JOIN sends s ON s.no = t.send
+     WHERE r.next_ms IS NOT NULL AND r.next_ms <= ? AND t.state = 2 ORDER BY r.next_ms, r.topic_id, r.rung LIMIT 100"
+);
 pub(super) const NEXT_QUIET: &str = "SELECT min(until_ms) FROM quieted WHERE digest IS NULL";
 pub(super) const QUIET_OVER: &str = concat!(
     "SELECT ",
@@ -153,7 +169,11 @@ async fn detail(store: &impl Ask, send_id: String) -> Result<Option<SendDetail>,
     let attempts = store.rows(query(ATTEMPTS, rows::attempt).with(&send.no)).await?;
     let map = |row: &dyn Row| rows::approval(row, 0);
     let approval = first(store.rows(query(APPROVAL_OF, map).with(&send.no)).await?);
-    Ok(Some(SendDetail { send, instance_id, parts, attempts, topic, approval }))
+    let rungs = match &topic {
+        Some(topic) => store.rows(query(escalate::OF_TOPIC, rows::rung).with(&topic.topic_id)).await?,
+        None => Vec::new(),
+    };
+    Ok(Some(SendDetail { send, instance_id, parts, attempts, topic, rungs, approval }))
 }
 
 // Conditions are put together of fixed pieces and numbers of states; what varies is a parameter. What all the states have in
@@ -263,6 +283,31 @@ pub(crate) fn next_end(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
     Box::pin(async { Ok(first(found.await?).flatten()) })
 }
 
+pub(crate) fn rungs(store: &impl Ask, topic_id: Option<String>) -> Fut<'_, Vec<RungRow>> {
+    match topic_id {
+        Some(topic_id) => store.rows(query(escalate::OF_TOPIC, rows::rung).with(&topic_id)),
+        None => store.rows(query(OPEN_RUNGS, rows::rung)),
+    }
+}
+
+pub(crate) fn next_rung(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
+    let found = store.rows(query(NEXT_RUNG, |row| row.get::<Option<WallMs>>(0)));
+    Box::pin(async { Ok(first(found.await?).flatten()) })
+}
+
+pub(crate) fn due_rungs(store: &impl Ask, now_ms: WallMs) -> Fut<'_, Vec<DueRung>> {
+    let map = |row: &dyn Row| {
+        Ok(DueRung {
+            rung: rows::rung(row)?,
+            agent: row.get(RUNG_COLUMNS)?,
+            approved_by: row.get(RUNG_COLUMNS + 1)?,
+            params: row.get::<Option<String>>(RUNG_COLUMNS + 2)?.unwrap_or_default(),
+            deadline_ms: row.get(RUNG_COLUMNS + 3)?,
+        })
+    };
+    store.rows(query(DUE_RUNGS, map).with(&now_ms))
+}
+
 pub(crate) fn to_release(store: &impl Ask) -> Fut<'_, Vec<i64>> {
     store.rows(query(TO_RELEASE, |row| row.get::<i64>(0)))
 }
@@ -327,6 +372,21 @@ macro_rules! outbound_reads {
             }
             fn next_end(&self) -> Fut<'_, Option<WallMs>> {
                 $crate::rules::outbound::reads::next_end(self)
+            }
+            fn rungs(
+                &self,
+                topic_id: Option<String>,
+            ) -> Fut<'_, Vec<switchboard_core::outbound::escalate::RungRow>> {
+                $crate::rules::outbound::reads::rungs(self, topic_id)
+            }
+            fn next_rung(&self) -> Fut<'_, Option<WallMs>> {
+                $crate::rules::outbound::reads::next_rung(self)
+            }
+            fn due_rungs(
+                &self,
+                now_ms: WallMs,
+            ) -> Fut<'_, Vec<switchboard_core::outbound::escalate::DueRung>> {
+                $crate::rules::outbound::reads::due_rungs(self, now_ms)
             }
             fn to_release(&self) -> Fut<'_, Vec<i64>> {
                 $crate::rules::outbound::reads::to_release(self)

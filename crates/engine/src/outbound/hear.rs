@@ -53,7 +53,7 @@ impl Inbound for Ear {
 
     fn health(&self, channel: &str, fault: Option<String>) {
         if let Some(hub) = self.hub.upgrade() {
-            hub.outbound.set_fault(channel, fault);
+            hub.outbound.set_fault(channel, super::Way::In, fault);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use switchboard_core::digest::sha256;
 use switchboard_core::ids::{InstanceNo, PersonNo};
 use switchboard_core::outbound::reply::{PAIR_LEN, code, show_pairing};
-use switchboard_core::outbound::send::{ApprovalState, ConsentState};
+use switchboard_core::outbound::send::{ApprovalState, ConsentState, SendDetail, SendState};
 use switchboard_core::outbound::write::{
     HeardOutcome, OutboundOutcome, OutboundWrite, SignDecision, Touched,
 };
@@ -99,10 +99,17 @@ fn named(detail: Detail, field: &str) -> Detail {
     if detail.code == switchboard_protocol::Code::NotFound { detail.field(field) } else { detail }
 }
 
-/// Has a dead or unknown send tried again.
+/// Has a dead or unknown send tried again, and its channel at once; also for one that waits for its channel alone.
 pub async fn retry(hub: &Hub, send_id: &str, by: &str) -> Result<Touched, Detail> {
+    let SendDetail { send, .. } = super::view::detail(hub, send_id).await?;
+    if send.state == SendState::Sending && hub.outbound.outward_fault(&send.channel).is_some() {
+        hub.outbound.try_now(&send.channel);
+        return Ok(Touched { send_id: send.send_id, topic_id: send.topic_id, state: send.state });
+    }
     let write = OutboundWrite::Retry { send_id: send_id.to_owned(), by: by.to_owned() };
-    settled(hub, write, "send_id").await
+    let touched = settled(hub, write, "send_id").await?;
+    hub.outbound.try_now(&send.channel);
+    Ok(touched)
 }
 
 /// Gives a send up.

@@ -279,7 +279,7 @@ pub fn listed(send: &SendRow) -> SendView {
 
 /// Everything about a send, with why.
 #[must_use]
-pub fn whole(detail: &SendDetail, now_ms: WallMs) -> SendWhole {
+pub fn whole(detail: &SendDetail, around: &why::Around) -> SendWhole {
     let parts = detail.parts.iter().map(|part| PartView {
         part: part.part,
         state: part.state.as_str().into(),
@@ -303,7 +303,7 @@ pub fn whole(detail: &SendDetail, now_ms: WallMs) -> SendWhole {
         attempts: attempts.collect(),
         approval: detail.approval.as_ref().map(|approval| approval_view(approval, &detail.send)),
         topic: detail.topic.as_ref().map(|topic| told(topic, &detail.send)),
-        why: why::why(detail, now_ms),
+        why: why::why(detail, around),
     }
 }
 

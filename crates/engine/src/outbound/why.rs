@@ -1,11 +1,27 @@
 //! Why a send is where it is, in sentences for people: route, rule, attempts, waits, next step.
 
-use switchboard_core::outbound::send::{PartState, SendDetail, SendState};
+use crate::hub::Hub;
+use switchboard_core::outbound::send::{PartRow, PartState, SendDetail, SendState};
 use switchboard_core::time::WallMs;
 
-/// The story of a send, at `now_ms`.
+/// What stands around a send and is none of its rows.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    /// Now.
+    pub now_ms: WallMs,
+    /// Why nothing leaves on its channel, if that is so.
+    pub fault: Option<String>,
+}
+
+/// What stands around a send of this hub now.
 #[must_use]
-pub fn why(detail: &SendDetail, now_ms: WallMs) -> Vec<String> {
+pub fn around(hub: &Hub, detail: &SendDetail) -> Around {
+    Around { now_ms: hub.clock().wall_ms(), fault: hub.outbound.outward_fault(&detail.send.channel) }
+}
+
+/// The story of a send.
+#[must_use]
+pub fn why(detail: &SendDetail, around: &Around) -> Vec<String> {
     let send = &detail.send;
     let mut told = vec![format!(
         "Accepted from agent {} ({}) for {} on {}, {} part(s).",
@@ -38,7 +54,7 @@ pub fn why(detail: &SendDetail, now_ms: WallMs) -> Vec<String> {
             (attempt.ended_ms - attempt.began_ms).max(0)
         ));
     }
-    told.push(next(detail, now_ms));
+    told.push(next(detail, around));
     told
 }
 
@@ -47,7 +63,7 @@ fn sentence(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn next(detail: &SendDetail, now_ms: WallMs) -> String {
+fn next(detail: &SendDetail, around: &Around) -> String {
     let send = &detail.send;
     let reason = || send.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
     match send.state {
@@ -55,7 +71,7 @@ fn next(detail: &SendDetail, now_ms: WallMs) -> String {
             "It waits for somebody to approve it (console, or `switchboard approval list`).".into()
         }
         SendState::Queued => "It waits until the person has answered the question before it.".into(),
-        SendState::Sending => sending(detail, now_ms),
+        SendState::Sending => sending(detail, around),
         SendState::Open => "It has arrived and waits for its answer.".into(),
         SendState::Delivered => "It has arrived.".into(),
         SendState::Answered => "It was answered.".into(),
@@ -77,12 +93,15 @@ fn next(detail: &SendDetail, now_ms: WallMs) -> String {
     }
 }
 
-fn sending(detail: &SendDetail, now_ms: WallMs) -> String {
+fn sending(detail: &SendDetail, around: &Around) -> String {
     let open = detail.parts.iter().find(|part| part.state != PartState::Sent);
     let Some(part) = open else { return "Its last part has just arrived.".into() };
+    if let (Some(fault), PartState::Due | PartState::Waiting) = (&around.fault, part.state) {
+        return shut(detail, part, fault);
+    }
     match part.state {
-        PartState::Due if part.next_ms > now_ms => {
-            let wait_s = (part.next_ms - now_ms).div_euclid(1000) + 1;
+        PartState::Due if part.next_ms > around.now_ms => {
+            let wait_s = (part.next_ms - around.now_ms).div_euclid(1000) + 1;
             let reason = detail.send.reason.as_deref().unwrap_or("the service asked to wait");
             format!("Part {} is tried again in {wait_s} s ({reason}).", part.part)
         }
@@ -90,4 +109,12 @@ fn sending(detail: &SendDetail, now_ms: WallMs) -> String {
         PartState::Attempting => format!("Part {} is being attempted.", part.part),
         _ => format!("Part {} waits for what goes to the same address before it.", part.part),
     }
+}
+
+fn shut(detail: &SendDetail, part: &PartRow, fault: &str) -> String {
+    format!(
+        "Part {} waits: nothing leaves on {} ({fault}). One message is tried now and then, with pauses of up to five minutes; a restart, \
+         or `switchboard outbound retry {}`, has it tried at once.",
+        part.part, detail.send.channel, detail.send.send_id
+    )
 }

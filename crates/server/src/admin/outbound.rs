@@ -9,7 +9,7 @@ use switchboard_core::outbound::send::{SendFilter, SendState};
 use switchboard_core::outbound::write::Touched;
 use switchboard_core::port::channel::AddressKind;
 use switchboard_core::port::store::StoreError;
-use switchboard_engine::outbound::{people, view};
+use switchboard_engine::outbound::{people, view, why};
 use switchboard_engine::refusal;
 use switchboard_protocol::{Detail, outbound as wire};
 use utoipa::IntoParams;
@@ -87,7 +87,7 @@ pub async fn send_show(State(doors): State<Doors>, caller: Caller, Path(send_id)
     caller.administers()?;
     let found = doors.hub.store().outbound().send(send_id).await.map_err(|error| failed(&error))?;
     let found = found.ok_or_else(|| refusal::not_found("send_id", "No such send."))?;
-    Ok(json(&view::whole(&found, doors.hub.clock().wall_ms())))
+    Ok(json(&view::whole(&found, &why::around(&doors.hub, &found))))
 }
 
 /// Tries a dead or unknown send again.

@@ -273,7 +273,7 @@ pub(super) async fn story(doors: &Doors, visitor: &Visitor, send_id: String) -> 
     Ok(SendStory {
         form_token: visitor.form_token.clone(),
         send: send(&found.send),
-        why: why::why(&found, doors.hub.clock().wall_ms()).into_iter().map(Into::into).collect(),
+        why: why::why(&found, &why::around(&doors.hub, &found)).into_iter().map(Into::into).collect(),
         attempts: attempts.collect(),
         may_retry: matches!(state, SendState::Dead | SendState::Unknown),
         may_discard: state == SendState::Unknown || !state.is_terminal(),

@@ -26,6 +26,7 @@ pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(
         let channel = channel.map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
         hub.add_channel(channel, entry.fallback).map_err(|sentence| wrong(&sentence))?;
     }
+    hub.channels_complete();
     Ok(())
 }
 

@@ -179,7 +179,7 @@ impl Dispatcher {
 
     fn prepared(&self, part: &Claimed) -> Attempt {
         Attempt {
-            delivery: delivery_id(&part.send.send_id, part.place.0),
+            delivery: delivery_id(&part.send.send_id, part.place.0, part.round),
             attempt: part.attempt,
             channel: self.asked_channel(part),
             to: part.send.to.clone(),

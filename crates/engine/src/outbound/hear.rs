@@ -116,6 +116,7 @@ fn told(heard: &HeardOutcome) -> Option<String> {
                 codes.join(", ")
             )
         }
+        HeardOutcome::MayNotDecide { why, tell: true } => format!("You cannot decide this: {why}."),
         HeardOutcome::NothingOpen => "Nothing is open here that this could answer.".into(),
         HeardOutcome::Paired => "You are paired. Say STOP to hear nothing more.".into(),
         HeardOutcome::BadCode => "This code is not valid, or not any more. Ask for a new one.".into(),
@@ -125,6 +126,7 @@ fn told(heard: &HeardOutcome) -> Option<String> {
         HeardOutcome::Answered(_)
         | HeardOutcome::Decided { .. }
         | HeardOutcome::Stranger
+        | HeardOutcome::MayNotDecide { .. }
         | HeardOutcome::Repeat
         | HeardOutcome::Bounced(_)
         | HeardOutcome::Nothing => return None,

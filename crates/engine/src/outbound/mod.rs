@@ -8,7 +8,9 @@ pub(crate) mod breaker;
 pub mod dispatch;
 pub mod hear;
 pub mod people;
+mod preview;
 pub mod registry;
+mod strand;
 pub mod submit;
 pub mod view;
 pub mod why;
@@ -222,6 +224,11 @@ impl Hub {
         Ok(())
     }
 
+    /// All channels of the configuration are there: what is on its way on others is held from now on, where everybody sees it.
+    pub fn channels_complete(self: &Arc<Self>) {
+        strand::start(self);
+    }
+
     /// Commits a change of this plane and wakes whoever waits for it.
     pub(crate) async fn commit_outbound(&self, write: OutboundWrite) -> Result<OutboundOutcome, Detail> {
         match self.commit_one(Write::Outbound(write)).await? {
@@ -249,7 +256,10 @@ impl Hub {
                 | HeardOutcome::Decided { touched, .. }
                 | HeardOutcome::Bounced(Some(touched)),
             ) => room.touched(touched),
-            OutboundOutcome::Expired(ended) => ended.iter().for_each(|touched| room.touched(touched)),
+            OutboundOutcome::Stranded(held) if held.is_empty() => return,
+            OutboundOutcome::Stranded(ended) | OutboundOutcome::Expired(ended) => {
+                ended.iter().for_each(|touched| room.touched(touched))
+            }
             OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(..) | OutboundOutcome::Recovered(0) => {
                 return;
             }

@@ -176,12 +176,23 @@ pub async fn pair_start(
     Ok(PairingCode { code: show_pairing(&code), expires_ms })
 }
 
+/// What an operator says of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Say {
+    /// It may be written to.
+    Allow,
+    /// It may be written to, although somebody whom nobody vouched for said STOP there.
+    AllowInSpiteOfStop,
+    /// It may not be written to.
+    Revoke,
+}
+
 /// Says whether an address may be written to; the address in its one form.
 pub async fn set_consent(
     hub: &Hub,
     channel: &str,
     (kind, to): (AddressKind, &str),
-    allow: bool,
+    say: Say,
     person: Option<&str>,
     by: &str,
 ) -> Result<Address, Detail> {
@@ -193,13 +204,14 @@ pub async fn set_consent(
     }
     let handle = known.normalise(kind, to).map_err(|sentence| refusal::bad_field("to", sentence))?;
     let to = Address { kind, handle };
-    let state = if allow { ConsentState::Allowed } else { ConsentState::Revoked };
+    let state = if say == Say::Revoke { ConsentState::Revoked } else { ConsentState::Allowed };
     let write = OutboundWrite::Consent {
         channel: known.name().to_owned(),
         to: to.clone(),
         state,
         person: person_named(hub, person).await?,
         by: by.to_owned(),
+        lift_stop: say == Say::AllowInSpiteOfStop,
     };
     hub.commit_outbound(write).await.map_err(|detail| named(detail, "to"))?;
     Ok(to)

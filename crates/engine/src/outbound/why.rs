@@ -1,7 +1,7 @@
 //! Why a send is where it is, in sentences for people: route, rule, attempts, waits, next step.
 
 use crate::hub::Hub;
-use switchboard_core::outbound::send::{PartRow, PartState, SendDetail, SendState};
+use switchboard_core::outbound::send::{PartRow, PartState, SendDetail, SendState, delivery_id};
 use switchboard_core::time::WallMs;
 
 /// What stands around a send and is none of its rows.
@@ -54,6 +54,15 @@ pub fn why(detail: &SendDetail, around: &Around) -> Vec<String> {
             (attempt.ended_ms - attempt.began_ms).max(0)
         ));
     }
+    for part in detail.parts.iter().filter(|part| part.round > 0) {
+        let id = |round| delivery_id(&send.send_id, part.part, round);
+        told.push(format!(
+            "A person had part {} sent again: as {}, instead of {}.",
+            part.part,
+            id(part.round),
+            id(part.round - 1)
+        ));
+    }
     told.push(next(detail, around));
     told
 }
@@ -67,6 +76,11 @@ fn next(detail: &SendDetail, around: &Around) -> String {
     let send = &detail.send;
     let reason = || send.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
     match send.state {
+        SendState::Held if detail.parts.iter().any(|part| part.state == PartState::Stranded) => format!(
+            "It waits for its channel: no channel {:?} is configured. Configure it (it goes on by itself), or `switchboard outbound \
+             discard {}`.",
+            send.channel, send.send_id
+        ),
         SendState::Held => {
             "It waits for somebody to approve it (console, or `switchboard approval list`).".into()
         }

@@ -52,6 +52,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0005_console.sql"),
         compatible_from: 3,
     },
+    // States of parts that an older program would not know.
+    Migration {
+        number: 6,
+        name: "0006_rounds.sql",
+        sql: include_str!("../../migrations/sqlite/0006_rounds.sql"),
+        compatible_from: 6,
+    },
 ];
 
 /// Why the schema cannot be used.

@@ -10,6 +10,8 @@ pub mod nodes;
 pub mod plane;
 pub mod random;
 pub mod reads;
+pub mod rounds;
+pub mod strand;
 pub mod texts;
 
 pub use plane::Plane;

@@ -2,7 +2,7 @@
 
 use super::plane::{CHAT, MAIL, Plane, again, arrived, direct, failed, hold, rows};
 use crate::conformance::bench::Bench;
-use switchboard_core::outbound::send::{SendFilter, SendState};
+use switchboard_core::outbound::send::{PartState, SendFilter, SendState};
 use switchboard_core::outbound::write::{NewSend, OutboundWrite};
 use switchboard_core::time::{HOUR_MS, MINUTE_MS};
 
@@ -132,4 +132,37 @@ pub async fn everything_outlives_a_restart(bench: Bench<'_>) {
     assert_eq!(after, times);
     plane.settled(OutboundWrite::Discard { send_id: "snd_1".into(), by: "op".into() }).await;
     plane.balanced().await;
+}
+
+/// What is shown of one send is one state of it, however fast it changes.
+pub async fn a_send_is_read_whole(bench: Bench<'_>) {
+    if bench.restless {
+        return; // there would be nobody to ask meanwhile
+    }
+    let mut plane = Plane::new(bench).await;
+    let new = plane.notice("ada");
+    plane.submit(&new).await;
+    let store = plane.bench.shared();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let write = async {
+        for _ in 0..60 {
+            let attempt = plane.claim_one().await;
+            let now = plane.bench.now;
+            plane.finish(&attempt, again(now)).await;
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    let read = async {
+        let mut reads = 0u32;
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            let detail = store.outbound().send(new.send_id.clone()).await.expect("readable").expect("there");
+            let part = &detail.parts[0];
+            let running = usize::from(part.state == PartState::Attempting);
+            assert_eq!(detail.attempts.len() + running, part.attempt as usize, "{detail:?}");
+            reads += 1;
+        }
+        reads
+    };
+    let ((), reads) = futures_util::future::join(write, read).await;
+    assert!(reads > 0);
 }

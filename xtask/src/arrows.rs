@@ -62,7 +62,7 @@ const CONFINED: [(&str, &[&str]); 29] = [
     ("async-imap", &["switchboard-channels"]),
     ("mail-parser", &["switchboard-channels"]),
     ("pulldown-cmark", &["switchboard-channels"]),
-    ("tokio-tungstenite", &["switchboard-client"]),
+    ("tokio-tungstenite", &["switchboard-client", "switchboard-channels"]),
     ("askama", &["switchboard-console"]),
     ("argon2", &["switchboard-engine"]),
     ("clap", &["switchboard"]),

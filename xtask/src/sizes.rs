@@ -88,7 +88,8 @@ fn long_functions(blanked: &str) -> Vec<Function> {
 
 /// Whether all of a file is test code, by where it lies.
 pub fn is_test_file(path: &str) -> bool {
-    let folders = ["tests", "benches", "bench", "examples", "conformance", "testkit", "interop", "fuzz"];
+    let folders =
+        ["tests", "benches", "bench", "examples", "conformance", "testkit", "standin", "interop", "fuzz"];
     let stem = path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs")).unwrap_or_default();
     path.split('/').any(|part| folders.contains(&part)) || stem == "tests" || stem.ends_with("_tests")
 }

@@ -182,7 +182,7 @@ impl Resolve for Guard {
 }
 
 /// The addresses that may be connected to; an error when there are only others.
-fn permitted(found: Vec<IpAddr>, allow_private: bool) -> Result<Addrs, Refused> {
+pub(crate) fn permitted(found: Vec<IpAddr>, allow_private: bool) -> Result<Addrs, Refused> {
     let (mut good, mut refused) = (Vec::new(), None);
     for address in found {
         match check(address, allow_private) {

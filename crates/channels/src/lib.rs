@@ -17,4 +17,6 @@ pub mod guard;
 pub mod handle;
 pub mod message;
 pub mod retry_after;
+pub mod slack;
+pub mod telegram;
 pub mod webhook;

@@ -1,5 +1,9 @@
 //! What can be typed. Help texts, completions and manual pages are made from here.
 
+mod person;
+
+pub use person::Person;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -107,6 +111,9 @@ pub enum Command {
     /// Who may be written to.
     #[command(subcommand)]
     Pair(Pair),
+    /// The people whom agents reach: addresses and quiet hours.
+    #[command(subcommand)]
+    Person(Person),
     /// Where every accepted message is.
     Ledger,
     /// The event log: who did what, and whether anybody changed it.
@@ -429,7 +436,7 @@ pub enum Outbound {
         /// The message.
         send_id: String,
     },
-    /// Try a dead or unknown message again.
+    /// Try a dead or unknown message again, or one that waits for a later attempt at once.
     Retry {
         /// The message.
         send_id: String,

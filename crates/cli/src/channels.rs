@@ -1,4 +1,4 @@
-//! The channels of the configuration, put together. A key that a channel's kind does not have is refused, as is a kind that is not there.
+//! The channels of the configuration, put together. That each has only keys of its kind was looked at when the file was read.
 
 use crate::config::Config;
 use crate::config::channel::Channel as Entry;
@@ -15,6 +15,7 @@ use switchboard_core::port::channel::Channel;
 use switchboard_core::random::SystemEntropy;
 use switchboard_core::time::Clock;
 use switchboard_engine::Hub;
+use switchboard_engine::outbound::registry::Registry;
 
 /// Adds every channel to the hub; the console is always there.
 pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
@@ -32,11 +33,28 @@ pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(
 
 /// Whether the configuration's channels could be put together; nothing is opened.
 pub fn check(config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
-    for entry in &config.channel {
-        let channel = made(entry, clock, ReplyKey::new([0; 32]));
+    for (entry, channel) in each(config, clock) {
         channel.map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
     }
     Ok(())
+}
+
+/// Each configured channel, or what is wrong with it; good for looking at, since it makes no reply addresses of a hub.
+pub fn each<'c>(
+    config: &'c Config,
+    clock: &Arc<dyn Clock>,
+) -> Vec<(&'c Entry, Result<Arc<dyn Channel>, String>)> {
+    let registry = Registry::default();
+    let one = |entry: &'c Entry| {
+        let made = made(entry, clock, ReplyKey::new([0; 32])).and_then(|channel| {
+            // Names and fallbacks exclude each other.
+            registry.add(channel.clone(), entry.fallback).map(|()| channel)
+        });
+        (entry, made)
+    };
+    registry
+        .add(Arc::new(Console), false)
+        .map_or_else(|_| Vec::new(), |()| config.channel.iter().map(one).collect())
 }
 
 fn wrong(sentence: &str) -> Failure {
@@ -48,27 +66,11 @@ fn made(entry: &Entry, clock: &Arc<dyn Clock>, reply_key: ReplyKey) -> Result<Ar
         "email" => email_of(entry, clock, reply_key),
         "webhook" => webhook_of(entry, clock),
         "exec" => exec_of(entry),
-        other => Err(format!("there is no kind {other:?}; there are: email, webhook, exec")),
+        other => Err(format!("there is no kind {other:?}")),
     }
 }
 
 fn email_of(entry: &Entry, clock: &Arc<dyn Clock>, key: ReplyKey) -> Result<Arc<dyn Channel>, String> {
-    only(
-        entry,
-        &[
-            "smtp_url",
-            "imap_url",
-            "from",
-            "reply_to",
-            "user",
-            "password_env",
-            "password_file",
-            "ca_file",
-            "folder",
-            "authserv_id",
-            "relay_dedups",
-        ],
-    )?;
     let password = secret("password", entry.password_env.as_deref(), entry.password_file.as_deref())?;
     let credentials = match (&entry.user, password) {
         (Some(user), Some(password)) => Some(email::Credentials { user: user.clone(), password }),
@@ -145,18 +147,6 @@ fn server(
 }
 
 fn webhook_of(entry: &Entry, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Channel>, String> {
-    only(
-        entry,
-        &[
-            "target",
-            "target_env",
-            "secret_env",
-            "secret_file",
-            "allow_private_targets",
-            "ca_file",
-            "timeout_s",
-        ],
-    )?;
     let target = match (&entry.target, &entry.target_env) {
         (Some(target), None) => SecretString::from(target.clone()),
         (None, Some(name)) => variable(name)?,
@@ -172,7 +162,6 @@ fn webhook_of(entry: &Entry, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Channel>,
 }
 
 fn exec_of(entry: &Entry) -> Result<Arc<dyn Channel>, String> {
-    only(entry, &["command", "workdir", "env", "drops_repeats", "timeout_s"])?;
     let mut settings = exec::Settings::new(&entry.name, entry.command.clone());
     if let Some(workdir) = &entry.workdir {
         settings.working_dir = workdir.into();
@@ -182,19 +171,6 @@ fn exec_of(entry: &Entry) -> Result<Arc<dyn Channel>, String> {
     settings.drops_repeats = entry.drops_repeats;
     settings.timeout = timeout(entry, settings.timeout)?;
     Ok(Arc::new(exec::Exec::new(settings)?))
-}
-
-// Keys of other kinds are meant for something else.
-fn only(entry: &Entry, keys: &[&str]) -> Result<(), String> {
-    let table = toml::Table::try_from(entry).map_err(|error| error.to_string())?;
-    let empty = toml::Table::try_from(Entry::default()).map_err(|error| error.to_string())?;
-    let given = table.iter().filter(|(key, value)| empty.get(*key) != Some(value));
-    let common = ["name", "kind", "fallback"];
-    let foreign = given.map(|(key, _)| key.as_str()).find(|key| !common.contains(key) && !keys.contains(key));
-    match foreign {
-        Some(key) => Err(format!("the kind {} has no {key}; it has: {}", entry.kind, keys.join(", "))),
-        None => Ok(()),
-    }
 }
 
 // Less than the hub waits for an attempt.

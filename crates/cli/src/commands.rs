@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod log;
 pub mod mcp;
 pub mod people;
+pub mod person;
 pub mod policy;
 pub mod restore;
 pub mod search;
@@ -78,6 +79,7 @@ async fn on_hub(api: &Api, output: Output, command: Command) -> Result<(), Failu
         Command::Channels => people::channels(api, output).await,
         Command::Outbound(command) => people::outbound(api, output, &command).await,
         Command::Approval(command) => people::approval(api, output, &command).await,
+        Command::Person(command) => person::run(api, output, &command).await,
         Command::Pair(command) => people::pair(api, output, &command).await,
         Command::Ledger => ledger::run(api, output).await,
         Command::Mcp(mcp) => mcp::run(api, mcp).await,

@@ -147,8 +147,8 @@ pub fn not_in_state(detail: &Detail) -> Detail {
     let state =
         detail.message.trim_start_matches("The task is ").split(';').next().unwrap_or_default().to_owned();
     let message = format!(
-        "This is {state}: only what is dead or unknown can be tried again, only what has not ended can be given up, and only an open \
-         or queued question can be taken back."
+        "This is {state}: only what is dead or unknown or waits for a later attempt can be tried again, only what has not ended can be \
+         given up, and only an open or queued question can be taken back."
     );
     Detail::new(Code::InvalidState, message).reason("state").sb("SB0134")
 }

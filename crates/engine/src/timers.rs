@@ -107,6 +107,7 @@ pub(crate) async fn end_outbound(hub: &Arc<Hub>) -> Result<(), StoreError> {
             // What is refused by now was decided by somebody else meanwhile.
             let _ = crate::outbound::people::release(hub, send).await;
         }
+        crate::outbound::quiet::wake(hub).await?;
         let due = hub.store().outbound().next_end().await?.is_some_and(|due| due <= hub.clock().wall_ms());
         if !due {
             return Ok(());

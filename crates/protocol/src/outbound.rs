@@ -272,6 +272,45 @@ pub struct ConsentView {
     pub reason: Option<String>,
 }
 
+/// A person's quiet hours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuietHours {
+    /// Time zone, by its name in the IANA database.
+    pub zone: String,
+    /// When they begin, `HH:MM` by the clock on the wall.
+    pub from: String,
+    /// When they end, `HH:MM`.
+    pub until: String,
+}
+
+/// A person of the organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PersonView {
+    /// Display name.
+    pub name: String,
+    /// When only what is urgent reaches them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<QuietHours>,
+    /// Their addresses on channels.
+    pub addresses: Vec<ConsentView>,
+}
+
+/// The people of the organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct People {
+    /// By name.
+    pub people: Vec<PersonView>,
+}
+
+/// Body of `POST /admin/v1/people/{name}/quiet`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetQuiet {
+    /// Their quiet hours from now on; `null` or left out: none.
+    #[serde(default)]
+    pub quiet: Option<QuietHours>,
+}
+
 /// Who may be written to, and who not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consents {

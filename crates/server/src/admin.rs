@@ -5,6 +5,7 @@ pub(crate) mod log;
 mod networks;
 mod outbound;
 mod overview;
+mod people;
 mod policy;
 
 use crate::Doors;
@@ -35,6 +36,8 @@ pub fn routes() -> OpenApiRouter<Doors> {
         .routes(routes!(outbound::topic_answer))
         .routes(routes!(outbound::pair_start))
         .routes(routes!(outbound::consent_list, outbound::consent_set))
+        .routes(routes!(people::list))
+        .routes(routes!(people::set_quiet))
         .routes(routes!(networks::vault_list, networks::vault_create))
         .routes(routes!(networks::swarm_list, networks::swarm_create))
         .routes(routes!(networks::swarm_join))

@@ -8,3 +8,6 @@
     clippy::missing_panics_doc,
     reason = "a helper of tests fails by panicking; that is what it is for"
 )]
+
+pub mod slack;
+pub mod telegram;

@@ -13,7 +13,9 @@ mod html;
 mod parse;
 mod plain;
 mod render;
+pub mod slack;
 mod split;
+mod telegram;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +24,7 @@ pub use html::Html;
 pub use plain::Plain;
 pub use render::{Dialect, Place, render};
 pub use split::{Limit, split};
+pub use telegram::{JOINER as TELEGRAM_JOINER, Telegram};
 
 use std::sync::Arc;
 

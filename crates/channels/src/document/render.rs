@@ -36,6 +36,12 @@ pub trait Dialect: Sync {
     fn enter(&self, path: &[Container], at: usize, out: &mut String);
     /// Ends it.
     fn leave(&self, container: &Container, out: &mut String);
+    /// Ends the innermost container of `path`, for dialects to which it matters what stands around it.
+    fn leave_within(&self, path: &[Container], out: &mut String) {
+        if let Some(innermost) = path.last() {
+            self.leave(innermost, out);
+        }
+    }
     /// What begins a line below `path`. The items of `path` from `fresh` on begin on this line.
     fn prefix(&self, path: &[Container], fresh: usize, out: &mut String);
     /// Begins a leaf; `line` begins each of its further lines.
@@ -141,9 +147,8 @@ impl<'a> Renderer<'a> {
 
     fn leave_to(&mut self, depth: usize) {
         while self.open.len() > depth {
-            if let Some(container) = self.open.pop() {
-                self.dialect.leave(&container, &mut self.out);
-            }
+            self.dialect.leave_within(&self.open, &mut self.out);
+            self.open.pop();
         }
     }
 

@@ -1,15 +1,28 @@
 //! What holds for every document and every dialect.
 
+use super::slack::{BREAK, GLUE, Mrkdwn, tame};
 use super::*;
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use switchboard_core::port::channel::LengthUnit;
 
-const DIALECTS: [&dyn Dialect; 2] = [&Plain, &Html];
+const DIALECTS: [&dyn Dialect; 4] = [&Plain, &Html, &Mrkdwn, &Telegram];
 const UNITS: [LengthUnit; 3] = [LengthUnit::Bytes, LengthUnit::Chars, LengthUnit::Utf16];
 
 /// What a reader of HTML sees; fails unless every element is closed in order.
 fn seen(html: &str) -> String {
+    let text = texts(html);
+    assert!(!text.contains('"'), "unescaped: {text}");
+    unescaped(&text)
+}
+
+fn unescaped(text: &str) -> String {
+    let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
+    plain.replace("&amp;", "&")
+}
+
+/// What stands between tags, as it is written; fails unless every element is closed in order.
+fn texts(html: &str) -> String {
     let (mut open, mut text, mut rest) = (Vec::new(), String::new(), html);
     while let Some(at) = rest.find('<') {
         text.push_str(&rest[..at]);
@@ -24,9 +37,73 @@ fn seen(html: &str) -> String {
     }
     assert!(open.is_empty(), "{open:?} stay open: {html}");
     text.push_str(rest);
-    assert!(!text.contains(['>', '"']), "unescaped: {text}");
-    let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&#39;", "'");
-    plain.replace("&amp;", "&")
+    assert!(!text.contains('>'), "unescaped: {text}");
+    text
+}
+
+/// mrkdwn without what lists, quotations and fences look like, which a reader could not tell from text.
+struct Bare;
+
+impl Dialect for Bare {
+    fn text(&self, text: &str, place: Place, out: &mut String) {
+        Mrkdwn.text(text, place, out);
+    }
+    fn line_end(&self, place: Place, out: &mut String) {
+        Mrkdwn.line_end(place, out);
+    }
+    fn open(&self, style: Style, out: &mut String) {
+        Mrkdwn.open(style, out);
+    }
+    fn close(&self, style: Style, out: &mut String) {
+        Mrkdwn.close(style, out);
+    }
+    fn open_link(&self, link: &Link, out: &mut String) {
+        Mrkdwn.open_link(link, out);
+    }
+    fn close_link(&self, link: &Link, out: &mut String) {
+        Mrkdwn.close_link(link, out);
+    }
+    fn enter(&self, _: &[Container], _: usize, _: &mut String) {}
+    fn leave(&self, _: &Container, _: &mut String) {}
+    fn prefix(&self, _: &[Container], _: usize, _: &mut String) {}
+    fn start(&self, _: &Kind, _: &str, _: &mut String) {}
+    fn end(&self, _: &Kind, _: &str, _: &mut String) {}
+    fn between(&self, _: &[Container], _: bool, out: &mut String) {
+        out.push('\n');
+    }
+}
+
+/// What a reader of [`Bare`] sees; fails on anything between angle brackets but a link, and unless looks end in order within their line.
+fn seen_in_slack(mrkdwn: &str) -> String {
+    let (mut open, mut text) = (Vec::new(), String::new());
+    let mut rest = mrkdwn.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            GLUE => open.push(rest.next().expect("a mark")),
+            '*' | '_' | '~' | '`' if rest.peek() == Some(&GLUE) && open.last() == Some(&c) => {
+                (open.pop(), rest.next());
+            }
+            '<' => {
+                let link: String = rest.by_ref().take_while(|c| *c != '>').collect();
+                let (target, label) = link.split_once('|').expect("a link has a label");
+                assert!(
+                    ["http:", "https:", "mailto:"].iter().any(|s| target.to_lowercase().starts_with(s)),
+                    "{link}"
+                );
+                assert!(!target.contains('<') && !label.contains('<'), "{link}");
+                text.push_str(label);
+            }
+            '>' => panic!("unescaped: {mrkdwn}"),
+            '\n' => {
+                assert!(open.is_empty(), "{open:?} stay open: {mrkdwn}");
+                text.push(c);
+            }
+            BREAK => {}
+            c => text.push(c),
+        }
+    }
+    assert!(open.is_empty(), "{open:?} stay open: {mrkdwn}");
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
 /// Without white space, which a cut may take.
@@ -45,8 +122,24 @@ fn hold(document: &Document, dialect: &dyn Dialect, limit: Limit, max: usize) ->
         let text = render(part, dialect);
         assert!(limit.measure(&text) <= max, "{} of {max}: {text}", limit.measure(&text));
         assert_eq!(dense(&seen(&render(part, &Html))), dense(&part.visible()));
+        assert_eq!(dense(&seen_in_telegram(part)), dense(&part.visible()));
     }
     parts
+}
+
+/// What a reader of Telegram sees of the leaves of a part; fails on markup that is not well formed, and on quotations within one.
+fn seen_in_telegram(part: &Document) -> String {
+    let html = render(part, &Telegram);
+    texts(&html);
+    let within = html.split("<blockquote>").skip(1).map(|quote| quote.matches("</blockquote>").count());
+    assert!(within.into_iter().all(|ends| ends == 1), "quotations nest: {html}");
+    let mut leaves = part.clone();
+    leaves.blocks.retain(|block| block.kind != Kind::Rule);
+    for block in &mut leaves.blocks {
+        block.path.clear();
+        block.spans.iter_mut().for_each(|span| span.link = None);
+    }
+    unescaped(&texts(&render(&leaves, &Telegram))).replace(telegram::JOINER, "")
 }
 
 /// The lines that are fences of a part with code alone.
@@ -291,7 +384,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_are_whole_and_within_their_limit(source in source(), max in 512_usize..1200, unit in 0..3_usize, which in 0..2_usize) {
+    fn parts_are_whole_and_within_their_limit(source in source(), max in 512_usize..1200, unit in 0..3_usize, which in 0..DIALECTS.len()) {
         let document = Document::parse(&source);
         let parts = hold(&document, DIALECTS[which], Limit::new(max, UNITS[unit]), max);
         prop_assert_eq!(visible(&parts), dense(&document.visible()));
@@ -303,9 +396,25 @@ proptest! {
     }
 
     #[test]
+    fn slack_shows_the_text_and_no_mention(source in source(), max in 512_usize..3000) {
+        let document = Document::parse(&source);
+        let parts = split(&tame(&document), &Mrkdwn, Limit::new(max, LengthUnit::Utf16), false);
+        let mut shown = String::new();
+        for part in &parts {
+            prop_assert!(render(part, &Mrkdwn).encode_utf16().count() <= max);
+            shown += &dense(&seen_in_slack(&render(part, &Bare)));
+        }
+        prop_assert_eq!(shown, dense(&document.visible()));
+    }
+
+    #[test]
     fn nothing_that_is_written_panics(source in ".{0,400}", nested in "[>*_`~\\[\\]()!|#\n -]{0,300}") {
         for text in [&source, &nested] {
-            hold(&Document::parse(text), &Html, Limit::new(512, LengthUnit::Bytes), 512);
+            let document = Document::parse(text);
+            hold(&document, &Html, Limit::new(512, LengthUnit::Bytes), 512);
+            let parts = split(&tame(&document), &Mrkdwn, Limit::new(512, LengthUnit::Utf16), false);
+            let shown: String = parts.iter().map(|part| dense(&seen_in_slack(&render(part, &Bare)))).collect();
+            prop_assert_eq!(shown, dense(&document.visible()));
         }
     }
 

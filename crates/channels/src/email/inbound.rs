@@ -1,7 +1,7 @@
 //! Reads the mailbox over IMAP (RFC 3501): whatever is unread is taken, and marked as read only when it is durable.
 
 use super::net::{BoxedWire, Trust, connect};
-use super::outbound::Outbound;
+use super::outbound::{CHECK_MAX, Outbound};
 use super::read::{MAIL_BYTES_MAX, Reader};
 use super::settings::{Credentials, Imap, Security};
 use async_imap::extensions::idle::IdleResponse;
@@ -81,6 +81,23 @@ impl Mailbox {
             }
             sleep(self.jittered(pause)).await;
             pause = (pause * 2).min(self.imap.backoff.1);
+        }
+    }
+
+    /// Signs in and looks at the folder, and changes nothing; or says what is wrong.
+    pub async fn check(&self) -> Result<String, String> {
+        let server = &self.imap.server;
+        let place = format!("{}:{}", server.host, server.port);
+        let look = async {
+            let mut session = self.open().await?;
+            let folder = wrapped(session.examine(&self.imap.folder)).await;
+            let _ = session.logout().await;
+            folder.map_err(|Fault(why)| Fault(format!("folder {:?}: {why}", self.imap.folder)))
+        };
+        match timeout(CHECK_MAX, look).await {
+            Ok(Ok(_)) => Ok(format!("answers come to {} at {place}", self.imap.folder)),
+            Ok(Err(Fault(why))) => Err(format!("imap_url: {place}: {why}")),
+            Err(_) => Err(format!("imap_url: {place} does not answer")),
         }
     }
 

@@ -26,12 +26,12 @@ pub use address::{ADDRESS_BYTES_MAX, normalise};
 pub use secret::ReplyKey;
 pub use settings::{Credentials, Imap, Reply, Security, Server, Settings, Smtp};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use std::fmt;
 use std::sync::Arc;
 use switchboard_core::outbound::gate::Cleared;
 use switchboard_core::port::channel::{
-    AddressKind, Capabilities, Channel, Dedup, Dialect, Draft, Inbound, LengthUnit, Part, Performed,
+    AddressKind, Capabilities, Channel, Checked, Dedup, Dialect, Draft, Inbound, LengthUnit, Part, Performed,
 };
 use switchboard_core::random::Entropy;
 use switchboard_core::time::Clock;
@@ -142,6 +142,23 @@ impl Channel for Email {
                 Some(mailbox) => mailbox.listen(inbound).await,
                 None => std::future::pending().await,
             }
+        })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Checked, String>> {
+        Box::pin(async move {
+            let read = async {
+                match &self.inbound {
+                    Some(mailbox) => mailbox.check().await,
+                    None => Ok("no answers come in".to_owned()),
+                }
+            };
+            let account = match join(self.outbound.check(), read).await {
+                (Ok(out), Ok(back)) => format!("{out}; {back}"),
+                (Err(one), Err(other)) => return Err(format!("{one}; {other}")),
+                (Err(why), Ok(_)) | (Ok(_), Err(why)) => return Err(why),
+            };
+            Ok(Checked { account, invite: None })
         })
     }
 }

@@ -25,6 +25,8 @@ const IDLE_MAX: Duration = Duration::from_mins(1);
 const NOTICES_MAX: usize = 5;
 /// Notices to everybody in [`NOTICE_WINDOW`] at most.
 const NOTICES_TOTAL_MAX: usize = 500;
+/// Time for a whole check of one server.
+pub(super) const CHECK_MAX: Duration = Duration::from_secs(15);
 const NOTICE_WINDOW: Duration = Duration::from_hours(1);
 
 /// The way out.
@@ -139,6 +141,19 @@ impl Outbound {
             }
             other => other,
         }
+    }
+
+    /// Connects to the relay and signs in, and sends nothing; or says what is wrong.
+    pub async fn check(&self) -> Result<String, String> {
+        let server = &self.smtp.server;
+        let place = format!("{}:{}", server.host, server.port);
+        let open = Connection::open(&self.smtp, &self.hello, &self.trust);
+        let opened =
+            timeout(CHECK_MAX, open).await.map_err(|_| format!("smtp_url: {place} does not answer"))?;
+        let connection = opened.map_err(|failed| format!("smtp_url: {}", failed.reason))?;
+        let _ = timeout(Duration::from_secs(1), connection.quit()).await;
+        let user = server.credentials.as_ref().map_or("nobody", |credentials| &credentials.user);
+        Ok(format!("mails leave as {user} by {place}"))
     }
 
     /// One that is still good, or a new one.

@@ -90,6 +90,11 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Ends the conversation as the protocol asks; whether the server agrees does not matter.
+    pub async fn quit(mut self) {
+        let _ = self.command("QUIT", 221, Stage::Hello).await;
+    }
+
     /// Whether another mail may be sent on it.
     pub fn is_usable(&self) -> bool {
         self.usable

@@ -19,8 +19,8 @@ use std::time::Duration;
 use switchboard_core::outbound::gate::Cleared;
 use switchboard_core::port::channel::check_name;
 use switchboard_core::port::channel::{
-    AddressKind, Attempt, Capabilities, Channel, Dedup, Dialect, Draft, FailureClass, LengthUnit, NotSent,
-    Part, Performed,
+    AddressKind, Attempt, Capabilities, Channel, Checked, Dedup, Dialect, Draft, FailureClass, LengthUnit,
+    NotSent, Part, Performed,
 };
 use switchboard_core::{ExposeSecret, SecretString};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -152,6 +152,24 @@ impl Exec {
         receipt::outcome(&output, &ended.to_string())
     }
 
+    /// Whether it could be started; it is not, since a program takes its start for a message.
+    fn look(&self) -> Result<Checked, String> {
+        let program = self.settings.command.first().map_or(Path::new(""), Path::new);
+        let shown = program.display();
+        let found = program.metadata().map_err(|error| format!("command: {shown}: {error}"))?;
+        if !found.is_file() {
+            return Err(format!("command: {shown} is no file"));
+        }
+        if !may_run(program) {
+            return Err(format!("command: {shown} may not be executed: chmod +x it"));
+        }
+        let dir = &self.settings.working_dir;
+        if !dir.is_dir() {
+            return Err(format!("workdir: {} is no directory", dir.display()));
+        }
+        Ok(Checked { account: format!("{shown} can be started"), invite: None })
+    }
+
     fn spawn(&self) -> io::Result<Child> {
         let Settings { command, environment, working_dir, .. } = &self.settings;
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -221,6 +239,16 @@ fn not_started(error: &io::Error) -> Performed {
         FailureClass::Misconfigured
     };
     Performed::NotSent(NotSent::new(class, format!("the command did not start: {error}")))
+}
+
+#[cfg(unix)]
+fn may_run(program: &Path) -> bool {
+    rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn may_run(_: &Path) -> bool {
+    true
 }
 
 #[cfg(unix)]
@@ -298,5 +326,9 @@ impl Channel for Exec {
 
     fn perform(&self, attempt: Cleared) -> BoxFuture<'_, Performed> {
         Box::pin(async move { self.run(attempt.attempt()).await })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Checked, String>> {
+        Box::pin(std::future::ready(self.look()))
     }
 }

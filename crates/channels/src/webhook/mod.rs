@@ -22,8 +22,8 @@ use std::time::Duration;
 use switchboard_core::outbound::gate::Cleared;
 use switchboard_core::port::channel::check_name;
 use switchboard_core::port::channel::{
-    AddressKind, Attempt, Capabilities, Channel, Dedup, Dialect, Draft, FailureClass, LengthUnit, NotSent,
-    Part, Performed,
+    AddressKind, Attempt, Capabilities, Channel, Checked, Dedup, Dialect, Draft, FailureClass, LengthUnit,
+    NotSent, Part, Performed,
 };
 use switchboard_core::time::Clock;
 use switchboard_core::{ExposeSecret, SecretString};
@@ -104,6 +104,9 @@ pub struct Webhook {
     timeout: Duration,
     clock: Arc<dyn Clock>,
     client: Client,
+    lookup: Arc<dyn Lookup>,
+    allow_private: bool,
+    connect_timeout: Duration,
 }
 
 impl fmt::Debug for Webhook {
@@ -129,6 +132,9 @@ impl Webhook {
             timeout: settings.timeout,
             clock: settings.clock,
             client,
+            lookup: settings.lookup,
+            allow_private: settings.allow_private_targets,
+            connect_timeout: settings.connect_timeout,
         })
     }
 
@@ -152,6 +158,36 @@ impl Webhook {
             Ok(response) => self.read(response).await,
             Err(error) => answer::failure(&error),
         }
+    }
+
+    /// Connects to the target and posts nothing: a request could not be taken for a check.
+    async fn reach(&self) -> Result<Checked, String> {
+        let (host, port) =
+            (self.target.host_str().unwrap_or_default(), self.target.port_or_known_default().unwrap_or(443));
+        let addresses = match literal_of(host) {
+            Some(address) => vec![address],
+            None => self
+                .lookup
+                .lookup(host.to_owned())
+                .await
+                .map_err(|error| format!("target: the name {host} cannot be looked up: {error}"))?,
+        };
+        if addresses.is_empty() {
+            return Err(format!("target: the name {host} has no address"));
+        }
+        let good = guard::permitted(addresses, self.allow_private);
+        let good: Vec<_> = good.map_err(|why| format!("target: {why}"))?.map(|at| at.ip()).collect();
+        let mut last = String::new();
+        for address in good {
+            match tokio::net::TcpStream::connect((address, port)).await {
+                Ok(_) => {
+                    let account = format!("{}://{host}:{port} takes connections", self.target.scheme());
+                    return Ok(Checked { account, invite: None });
+                }
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(format!("target: {host}:{port} cannot be connected to: {last}"))
     }
 
     /// What an answer says. Its status is what counts: what is lost of its body takes nothing back.
@@ -214,9 +250,12 @@ fn target(settings: &Settings) -> Result<Url, String> {
 /// A host that is an address is connected to without a lookup, so that the resolver's guard never sees it. It is looked at once: it cannot
 /// come to lead elsewhere.
 fn literal(url: &Url, allow_private: bool) -> Result<(), guard::Refused> {
-    let host = url.host_str().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<IpAddr>().map_or(Ok(()), |address| guard::check(address, allow_private))
+    let address = literal_of(url.host_str().unwrap_or_default());
+    address.map_or(Ok(()), |address| guard::check(address, allow_private))
+}
+
+fn literal_of(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 impl Channel for Webhook {
@@ -242,5 +281,12 @@ impl Channel for Webhook {
 
     fn perform(&self, attempt: Cleared) -> BoxFuture<'_, Performed> {
         Box::pin(async move { self.post(attempt.attempt()).await })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Checked, String>> {
+        Box::pin(async move {
+            let reached = tokio::time::timeout(self.connect_timeout, self.reach()).await;
+            reached.unwrap_or_else(|_| Err("target: it cannot be connected to in time".to_owned()))
+        })
     }
 }

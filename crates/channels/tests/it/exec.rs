@@ -326,3 +326,25 @@ fn bad_settings_are_refused() {
         assert!(!why.contains("canary"), "{why}");
     }
 }
+
+#[tokio::test]
+async fn a_check_looks_at_the_program_and_starts_nothing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (script, trace) = (folder.path().join("send"), folder.path().join("started"));
+    fs::write(&script, format!("#!/bin/sh\ntouch {}\n", trace.display())).unwrap();
+    let check = async |settings: Settings| Exec::new(settings).unwrap().check().await;
+    let command = [script.to_str().unwrap()];
+    let set_mode = |mode| fs::set_permissions(&script, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o600);
+    let why = check(settings(&command)).await.unwrap_err();
+    assert!(why.contains("chmod +x"), "{why}");
+    set_mode(0o700);
+    assert_eq!(check(settings(&command)).await.unwrap().account, format!("{} can be started", command[0]));
+    let away = Settings { working_dir: folder.path().join("away"), ..settings(&command) };
+    assert!(check(away).await.unwrap_err().starts_with("workdir: "));
+    for program in ["/no/such/program", folder.path().to_str().unwrap()] {
+        assert!(check(settings(&[program])).await.unwrap_err().starts_with("command: "), "{program}");
+    }
+    assert!(!trace.exists());
+}

@@ -148,6 +148,30 @@ async fn targets_within_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn a_check_connects_where_that_is_allowed_and_posts_nothing() {
+    let service = Service::start().await;
+    let target = format!("http://receiver.test:{}/in?token={SECRET}", service.address.port());
+    let check = async |settings: Settings| Webhook::new(settings).unwrap().check().await;
+    let account = check(settings(&target, service.lookup())).await.unwrap().account;
+    assert_eq!(account, format!("http://receiver.test:{} takes connections", service.address.port()));
+    let literal = format!("http://{}/", service.address);
+    assert!(check(settings(&literal, service.lookup())).await.is_ok());
+    let within = Settings {
+        allow_private_targets: false,
+        ..settings(&target.replacen("http:", "https:", 1), service.lookup())
+    };
+    let why = check(within).await.unwrap_err();
+    assert!(why.contains("set allow_private_targets"), "{why}");
+    let port = service.address.port();
+    let lookup = service.lookup();
+    assert!(service.accepted().is_empty());
+    drop(service);
+    let closed = check(settings(&format!("http://receiver.test:{port}/?token={SECRET}"), lookup)).await;
+    let why = closed.unwrap_err();
+    assert!(why.starts_with("target: ") && !why.contains(SECRET), "{why}");
+}
+
+#[tokio::test]
 async fn redirects_are_not_followed() {
     let (fixture, elsewhere) = (WebhookFixture::start().await, Service::start().await);
     let location = format!("location: http://{}/\r\n", elsewhere.address);

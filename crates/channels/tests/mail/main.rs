@@ -274,3 +274,24 @@ async fn a_server_that_nobody_vouches_for_gets_neither_mail_nor_password() {
     assert!(failed.reason.contains("certificate"), "{}", failed.reason);
     assert!(!mail.log().contains("sasl_username"), "{}", mail.log());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_signs_in_on_both_servers_and_leaves_no_trace() {
+    let mail = MailServer::start(&["hub"]).await;
+    let good = channel(settings(&mail)).check().await.expect("both let us in");
+    assert!(good.account.contains("; answers come to INBOX at localhost:"), "{}", good.account);
+    let mut wrong = settings(&mail);
+    let imap = wrong.imap.as_mut().expect("there is one");
+    imap.folder = "Elsewhere".into();
+    let why = channel(wrong.clone()).check().await.expect_err("there is no such folder");
+    assert!(why.starts_with("imap_url: ") && why.contains("Elsewhere"), "{why}");
+    let password = SecretString::from("not this one");
+    for server in [&mut wrong.smtp.server, &mut wrong.imap.as_mut().expect("there is one").server] {
+        server.credentials = Some(Credentials { user: "hub".into(), password: password.clone() });
+    }
+    let why = channel(wrong).check().await.expect_err("the password is wrong");
+    assert!(
+        why.contains("smtp_url: ") && why.contains("imap_url: ") && !why.contains("not this one"),
+        "{why}"
+    );
+}

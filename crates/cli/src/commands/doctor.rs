@@ -1,5 +1,7 @@
 //! `switchboard doctor`: what is wrong, and for each thing the next command to run.
 
+mod people;
+
 use crate::api::Api;
 use crate::args::Global;
 use crate::config::{self, Config};
@@ -8,6 +10,7 @@ use crate::limits;
 use crate::place::{self, Admin};
 use crate::terminal::{self, Output};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 use switchboard_core::time::{Clock as _, MINUTE_MS, SystemClock, WallMs};
@@ -24,7 +27,7 @@ const FILES_MIN: u64 = 4096;
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Check {
-    name: &'static str,
+    name: Cow<'static, str>,
     ok: bool,
     found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,41 +35,50 @@ struct Check {
 }
 
 impl Check {
-    fn good(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, ok: true, found: found.into(), next: None }
+    fn good(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
+        Self { name: name.into(), ok: true, found: found.into(), next: None }
     }
 
-    fn bad(name: &'static str, found: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, ok: false, found: found.into(), next: Some(next.into()) }
+    fn bad(name: impl Into<Cow<'static, str>>, found: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { name: name.into(), ok: false, found: found.into(), next: Some(next.into()) }
     }
 
     fn failed(name: &'static str, failure: Failure) -> Self {
         let next = failure.next.or_else(|| failure.sb.map(|sb| format!("switchboard explain {sb}")));
-        Self { name, ok: false, found: failure.message, next }
+        Self { name: name.into(), ok: false, found: failure.message, next }
     }
 }
 
 /// Looks at everything.
 pub async fn run(global: &Global, output: Output) -> Result<(), Failure> {
     let mut checks = Vec::new();
-    let config = match config::load(global) {
+    let (config, valid) = match config::load(global) {
         Ok(config) => {
             checks.push(Check::good("configuration", "valid"));
-            config
+            (config, true)
         }
         Err(failure) => {
             checks.push(Check::failed("configuration", failure));
-            Config::default()
+            (Config::default(), false)
         }
     };
-    if global.url.as_deref().is_none_or(str::is_empty) {
+    let here = global.url.as_deref().is_none_or(str::is_empty);
+    if here {
         match place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new)) {
-            Ok(dir) => files(&dir, &config, &mut checks),
+            Ok(dir) => {
+                files(&dir, &config, &mut checks);
+                checks.extend(valid.then(|| people::policy(&config, &dir)));
+            }
             Err(failure) => checks.push(Check::failed("data directory", failure)),
         }
     }
     checks.push(open_files());
-    hub(global, &mut checks).await;
+    // What stands in the configuration here says nothing of a hub elsewhere.
+    let own = (here && valid).then_some(&config);
+    if let Some(config) = own {
+        checks.extend(people::channels(global, config).await);
+    }
+    hub(global, own, &mut checks).await;
     let ok = checks.iter().all(|check| check.ok);
     output.show(&serde_json::json!({ "ok": ok, "checks": &checks }), |_| text(&checks));
     if ok {
@@ -79,7 +91,7 @@ pub async fn run(global: &Global, output: Output) -> Result<(), Failure> {
 fn text(checks: &[Check]) -> String {
     let row = |check: &Check| {
         let verdict = if check.ok { "ok" } else { "FAILED" };
-        vec![verdict.to_owned(), check.name.to_owned(), check.found.clone()]
+        vec![verdict.to_owned(), check.name.to_string(), check.found.clone()]
     };
     let rows: Vec<_> = checks.iter().map(row).collect();
     let nexts = checks
@@ -188,11 +200,12 @@ fn open_files() -> Check {
     }
 }
 
-async fn hub(global: &Global, checks: &mut Vec<Check>) {
+async fn hub(global: &Global, config: Option<&Config>, checks: &mut Vec<Check>) {
     match greeting(global).await {
         Ok((api, check)) => {
             checks.push(check);
             checks.push(writing(&api).await);
+            checks.extend(people::at_the_hub(&api, config).await);
         }
         Err(failure) => checks.push(Check::failed("hub", with_leftover(global, failure))),
     }

@@ -25,7 +25,7 @@ const OUTBOUND: &str = "/admin/v1/outbound";
 const APPROVALS: &str = "/admin/v1/approvals";
 const TOPICS: &str = "/admin/v1/topics";
 const CODES: &str = "/admin/v1/pairing/codes";
-const CONSENTS: &str = "/admin/v1/pairing/consents";
+pub(super) const CONSENTS: &str = "/admin/v1/pairing/consents";
 /// How long one request of a longer wait takes: shorter than commands wait for an answer.
 const WAIT_MS: u64 = 25_000;
 
@@ -315,7 +315,10 @@ pub async fn outbound(api: &Api, output: Output, command: &Outbound) -> Result<(
         }
         Outbound::Retry { send_id } => {
             let state: SendState = api.post(&path(OUTBOUND, &[send_id, "retry"]), &json!({})).await?;
-            output.show(&state, |state| format!("{} is {} again.\n", state.send_id, state.state));
+            output.show(&state, |state| match state.state.as_str() {
+                "sending" => format!("{} is tried again now.\n", state.send_id),
+                other => format!("{} is {other} again.\n", state.send_id),
+            });
         }
         Outbound::Discard { send_id } => {
             let state: SendState = api.post(&path(OUTBOUND, &[send_id, "discard"]), &json!({})).await?;

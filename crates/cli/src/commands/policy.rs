@@ -59,6 +59,13 @@ fn directory(global: &Global, named: Option<PathBuf>) -> Result<PathBuf, Failure
     Ok(dir)
 }
 
+/// How many rules a directory holds, or what is wrong there, each with its file and line.
+pub(super) fn looked_at(dir: &Path) -> Result<usize, Vec<Fault>> {
+    let (policy, texts) = load(dir)?;
+    cases::load(&texts.cases, &policy)?;
+    Ok(policy.rules().len())
+}
+
 fn load(dir: &Path) -> Result<(Policy, Texts), Vec<Fault>> {
     let texts = read(dir)?;
     Ok((Policy::load(&texts.rules)?, texts))

@@ -1,6 +1,15 @@
-//! `[[channel]]`: a network on which people are reached. Which keys a channel takes depends on its kind; `crate::channels` checks that.
+//! `[[channel]]`: a network on which people are reached. Which keys a channel takes depends on its kind.
+//!
+//! To add a key: a field of [`Channel`] and a line in [`KINDS`]; it is then in `switchboard config example`, and refused where it does not
+//! belong. To add a kind: an entry of [`KINDS`], and how it is made in `crate::channels`.
 
+use super::nearest::{meant, nearest};
+use super::schema::Key;
 use serde::{Deserialize, Serialize};
+use toml::de::{DeTable, DeValue};
+
+/// Name of the list.
+pub(super) const SECTION: &str = "channel";
 
 /// One channel.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -55,4 +64,334 @@ pub struct Channel {
     pub drops_repeats: bool,
     /// Seconds that one attempt may take.
     pub timeout_s: Option<u32>,
+}
+
+/// A kind of channel.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, for the example.
+    pub doc: &'static str,
+    /// How the channel of the example is called.
+    pub example: &'static str,
+    /// Its keys beside [`COMMON`]. One without documentation says in another way what the one before it says: not both can be given.
+    pub keys: &'static [Key],
+}
+
+/// Keys that every kind has.
+pub const COMMON: [&str; 3] = ["name", "kind", "fallback"];
+
+const fn key(name: &'static str, doc: &'static [&'static str], example: &'static str) -> Key {
+    Key { name, doc, example }
+}
+
+const FALLBACK: Key = key(
+    "fallback",
+    &[
+        " Whether it takes what is addressed to a name that no channel has; one channel may. It is then not listed.",
+    ],
+    "false",
+);
+const TIMEOUT: &[&str] = &[" Seconds that one attempt may take, 1 to 55."];
+
+/// All kinds but the console, which is always there.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "email",
+        doc: "People by mail; answers come back to a mailbox.",
+        example: "email",
+        keys: &[
+            key(
+                "smtp_url",
+                &[
+                    " Where mail goes out: `smtps://HOST`, `smtp://HOST` (with STARTTLS) or, on this machine,",
+                    " `smtp+plain://HOST:PORT`.",
+                ],
+                "\"smtp://mail.example.org\"",
+            ),
+            key(
+                "imap_url",
+                &[
+                    " Where answers are read: `imaps://HOST`, `imap://HOST` (with STARTTLS) or, on this machine,",
+                    " `imap+plain://HOST:PORT`. Without it no answers come in.",
+                ],
+                "\"imaps://mail.example.org\"",
+            ),
+            key(
+                "from",
+                &[" The sender's address, perhaps with a name."],
+                "\"Switchboard <hub@example.org>\"",
+            ),
+            key(
+                "reply_to",
+                &[
+                    " Where answers go, whatever stands for `{token}`: all such addresses must lead to the mailbox.",
+                ],
+                "\"hub+{token}@example.org\"",
+            ),
+            key("user", &[" The account, for both servers."], "\"hub@example.org\""),
+            key(
+                "password_file",
+                &[" A file of mode 0600 that holds its password, or the variable that does."],
+                "\"/run/secrets/hub-mail\"",
+            ),
+            key("password_env", &[], "\"HUB_MAIL_PASSWORD\""),
+            key(
+                "ca_file",
+                &[
+                    " A PEM file with the authority of the servers' certificates, if the system does not know it.",
+                ],
+                "\"/etc/switchboard/mail-ca.pem\"",
+            ),
+            key("folder", &[" The folder that answers arrive in."], "\"INBOX\""),
+            key(
+                "authserv_id",
+                &[
+                    " The name by which the mailbox's own server writes Authentication-Results; without it only `reply_to`",
+                    " proves who answers.",
+                ],
+                "\"mail.example.org\"",
+            ),
+            key(
+                "relay_dedups",
+                &[" Whether the relay drops a second mail with the same Message-ID."],
+                "false",
+            ),
+        ],
+    },
+    Kind {
+        name: "webhook",
+        doc: "Programs that take signed HTTP requests.",
+        example: "ops",
+        keys: &[
+            key(
+                "target",
+                &[" Where messages are posted, or the variable that holds it."],
+                "\"https://hooks.example.org/switchboard\"",
+            ),
+            key("target_env", &[], "\"OPS_WEBHOOK\""),
+            key(
+                "secret_file",
+                &[
+                    " A file of mode 0600 that holds the secret `whsec_…`, or the variable that does; several with spaces between",
+                    " them while one replaces another.",
+                ],
+                "\"/run/secrets/ops-webhook\"",
+            ),
+            key("secret_env", &[], "\"OPS_WEBHOOK_SECRET\""),
+            key(
+                "allow_private_targets",
+                &[" Whether the target may be on this machine or a private network, and may be `http`."],
+                "false",
+            ),
+            key(
+                "ca_file",
+                &[
+                    " A PEM file with the authority of the target's certificate, if the system does not know it.",
+                ],
+                "\"/etc/switchboard/hooks-ca.pem\"",
+            ),
+            key("timeout_s", TIMEOUT, "20"),
+        ],
+    },
+    Kind {
+        name: "exec",
+        doc: "Whatever a program on this machine reaches.",
+        example: "pager",
+        keys: &[
+            key(
+                "command",
+                &[" The program, by its absolute path, and its arguments. No shell reads them."],
+                "[\"/usr/local/bin/page\"]",
+            ),
+            key("workdir", &[" Where it runs."], "\"/\""),
+            key("env", &[" Variables of the hub that it sees; it sees no others."], "[\"PAGER_TOKEN\"]"),
+            key(
+                "drops_repeats",
+                &[
+                    " Whether it drops a delivery that it has seen before: an attempt whose outcome is unknown is then made again.",
+                ],
+                "false",
+            ),
+            key("timeout_s", TIMEOUT, "30"),
+        ],
+    },
+];
+
+impl Kind {
+    /// Of its name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    fn key_names(&self) -> Vec<&'static str> {
+        COMMON.into_iter().chain(self.keys.iter().map(|key| key.name)).collect()
+    }
+}
+
+/// What is wrong with the first channel that has a kind or a key that is not there, and where. `at`: where the list begins.
+pub(super) fn problem(at: usize, value: &DeValue<'_>) -> Option<(usize, String)> {
+    let DeValue::Array(list) = value else {
+        return Some((at, "`channel` is a list; write [[channel]]".to_owned()));
+    };
+    let wrong = |entry: &toml::Spanned<DeValue<'_>>| match entry.get_ref() {
+        DeValue::Table(keys) => unknown(entry.span().start, keys),
+        _ => Some((entry.span().start, "`channel` is a list of tables; write [[channel]]".to_owned())),
+    };
+    list.iter().find_map(wrong)
+}
+
+fn unknown(at: usize, keys: &DeTable<'_>) -> Option<(usize, String)> {
+    let said = keys.iter().find(|(key, _)| key.get_ref() == "kind").map(|(_, value)| value);
+    let kind = match said.map(|value| (value.span().start, value.get_ref())) {
+        Some((at, DeValue::String(name))) => match Kind::named(name) {
+            Some(kind) => Some(kind),
+            None => return Some((at, no_kind(name))),
+        },
+        // Of the wrong type, which its own reading says.
+        Some(_) => None,
+        None => return Some((at, without_kind(keys))),
+    };
+    let all = || KINDS.iter().flat_map(Kind::key_names).collect::<std::collections::BTreeSet<_>>();
+    let names = kind.map_or_else(|| all().into_iter().collect(), Kind::key_names);
+    let foreign = keys.keys().find(|key| !names.contains(&key.get_ref().as_ref()))?;
+    let of = kind.map_or_else(String::new, |kind| format!(" of the kind {}", kind.name));
+    let problem =
+        format!("`{}` is no key of [[channel]]{of}; {}", foreign.get_ref(), meant(foreign.get_ref(), &names));
+    Some((foreign.span().start, problem))
+}
+
+fn names() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
+// A key that only one letter keeps from being `kind` is meant for it.
+fn without_kind(keys: &DeTable<'_>) -> String {
+    let typo =
+        keys.keys().map(toml::Spanned::get_ref).find(|key| nearest(key, ["kind"].into_iter()).is_some());
+    match typo {
+        Some(typo) => format!("`{typo}` is no key of [[channel]]; did you mean `kind`?"),
+        None => format!("a [[channel]] needs a `kind`; there are: {}", names().join(", ")),
+    }
+}
+
+fn no_kind(typed: &str) -> String {
+    match nearest(typed, KINDS.iter().map(|kind| kind.name)) {
+        Some(meant) => format!("there is no kind of channel {typed:?}; did you mean {meant:?}?"),
+        None if typed == "console" => "the console is always there: leave this [[channel]] out".to_owned(),
+        None => format!("there is no kind of channel {typed:?}; there are: {}", names().join(", ")),
+    }
+}
+
+/// One channel of each kind with every key, commented; what is commented twice is another way to say what stands before it.
+pub(super) fn example() -> String {
+    KINDS
+        .iter()
+        .flat_map(|kind| {
+            let head = format!(
+                "#\n# # {}\n# [[channel]]\n# # What callers put in `channel`.\n# name = {:?}\n# kind = {:?}\n",
+                kind.doc, kind.example, kind.name
+            );
+            let own = kind.keys.iter().map(commented);
+            [head].into_iter().chain(own).chain([commented(&FALLBACK)])
+        })
+        .collect()
+}
+
+fn commented(key: &Key) -> String {
+    let doc: String = key.doc.iter().flat_map(|line| ["# #", *line, "\n"]).collect();
+    let mark = if key.doc.is_empty() { "# # " } else { "# " };
+    format!("{doc}{mark}{} = {}\n", key.name, key.example)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_key_belongs_to_a_kind_and_stands_in_the_example() {
+        let all = serde_json::to_value(Channel::default()).unwrap();
+        let fields: BTreeSet<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
+        let known: BTreeSet<&str> = KINDS.iter().flat_map(Kind::key_names).collect();
+        assert_eq!(fields, known);
+        let example = crate::config::example();
+        for kind in KINDS {
+            let from = example.find(&format!("kind = {:?}", kind.name)).expect(kind.name);
+            let block = example[from..].split("[[channel]]").next().unwrap();
+            let shown = |name: &str| {
+                block.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{name} = ")))
+            };
+            for name in kind.key_names().into_iter().filter(|name| *name != "name") {
+                assert!(shown(name), "{}: {name}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_is_valid_uncommented_and_shows_what_holds_without_it() {
+        let text: String = example()
+            .lines()
+            .map(|line| line.strip_prefix("#").unwrap().trim_start().to_owned() + "\n")
+            .collect();
+        let config = crate::config::parse("example", &text, std::iter::empty()).unwrap();
+        let kinds: Vec<&str> = config.channel.iter().map(|channel| channel.kind.as_str()).collect();
+        assert_eq!(kinds, ["email", "webhook", "exec"]);
+        assert!(config.channel.iter().all(|channel| {
+            !(channel.fallback
+                || channel.relay_dedups
+                || channel.drops_repeats
+                || channel.allow_private_targets)
+        }));
+        let timeout_s = |at: usize| {
+            config.channel[at].timeout_s.map(|seconds| std::time::Duration::from_secs(seconds.into()))
+        };
+        assert_eq!(timeout_s(1), Some(switchboard_channels::webhook::TIMEOUT));
+        assert_eq!(timeout_s(2), Some(switchboard_channels::exec::TIMEOUT));
+    }
+
+    #[test]
+    fn what_is_mistyped_is_refused_with_its_line_and_what_was_meant() {
+        let refused =
+            |text: &str| crate::config::parse("hub.toml", text, std::iter::empty()).unwrap_err().message;
+        assert_eq!(
+            refused("[[channel]]\nname = \"mail\"\nkind = \"email\"\nsmpt_url = \"smtp://x\"\n"),
+            "hub.toml, line 4: `smpt_url` is no key of [[channel]] of the kind email; did you mean `smtp_url`?"
+        );
+        let second = refused(
+            "[[channel]]\nname = \"a\"\nkind = \"exec\"\n\n[[channel]]\nname = \"b\"\nkind = \"webhok\"\n",
+        );
+        assert_eq!(
+            second,
+            "hub.toml, line 7: there is no kind of channel \"webhok\"; did you mean \"webhook\"?"
+        );
+        let foreign = refused("[[channel]]\nkind = \"webhook\"\nfolder = \"INBOX\"\n");
+        assert!(foreign.starts_with("hub.toml, line 3: `folder` is no key of [[channel]] of the kind webhook; it has: name, kind, "), "{foreign}");
+        assert_eq!(
+            refused("[[channel]]\nknd = \"exec\"\n"),
+            "hub.toml, line 1: `knd` is no key of [[channel]]; did you mean `kind`?"
+        );
+        assert!(
+            refused("[[channel]]\nname = \"x\"\n")
+                .ends_with("needs a `kind`; there are: email, webhook, exec")
+        );
+        assert!(refused("[[channel]]\nkind = \"pigeon\"\n").ends_with("; there are: email, webhook, exec"));
+        assert!(refused("[[channel]]\nkind = \"console\"\n").contains("always there"));
+        assert!(refused("[[channel]]\nkind = 3\n").starts_with("hub.toml, line 2: "));
+        assert_eq!(
+            refused("[channel]\nkind = \"exec\"\n"),
+            "hub.toml, line 1: `channel` is a list; write [[channel]]"
+        );
+        assert_eq!(
+            refused("\n[[chanel]]\n"),
+            "hub.toml, line 2: [chanel] is no section; did you mean [[channel]]?"
+        );
+        assert!(refused("channel = [\"email\"]\n").ends_with("write [[channel]]"));
+        let nested = refused("[[channel]]\nkind = \"exec\"\n[channel.env]\nTOKEN = \"x\"\n");
+        assert!(nested.starts_with("hub.toml, line 3: "), "{nested}");
+        assert!(
+            refused("[[channel]]\nkind = \"exec\"\n[channel.envv]\nA = 1\n").ends_with("did you mean `env`?")
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! Keys that do not exist, and what was probably meant.
 
+use super::channel;
 use super::schema::{SECTIONS, Section};
 use toml::de::{DeTable, DeValue};
 
@@ -8,8 +9,9 @@ pub(super) fn unknown_key(table: &DeTable<'_>) -> Option<(usize, String)> {
     let mut problems = Vec::new();
     for (name, value) in table {
         let at = name.span().start;
-        if name.get_ref() == "channel" {
-            continue; // a list of tables, read strictly by its type
+        if name.get_ref() == channel::SECTION {
+            problems.extend(channel::problem(at, value.get_ref()));
+            continue;
         }
         let Some(section) = section(name.get_ref()) else {
             problems.push((at, no_section(name.get_ref())));
@@ -31,8 +33,9 @@ pub(super) fn section(name: &str) -> Option<&'static Section> {
 }
 
 fn no_section(name: &str) -> String {
-    let names = || SECTIONS.iter().map(|section| section.name);
+    let names = || SECTIONS.iter().map(|section| section.name).chain([channel::SECTION]);
     match nearest(name, names()) {
+        Some(channel::SECTION) => format!("[{name}] is no section; did you mean [[channel]]?"),
         Some(meant) => format!("[{name}] is no section; did you mean [{meant}]?"),
         None => format!("[{name}] is no section; there are: {}", names().collect::<Vec<_>>().join(", ")),
     }
@@ -40,17 +43,20 @@ fn no_section(name: &str) -> String {
 
 /// What to say of a key that `section` does not have.
 pub(super) fn no_key(section: &Section, key: &str) -> String {
-    let names = || section.keys.iter().map(|key| key.name);
-    if let Some(meant) = nearest(key, names()) {
-        format!("`{key}` is no key of [{}]; did you mean `{meant}`?", section.name)
-    } else {
-        let all = names().collect::<Vec<_>>().join(", ");
-        format!("`{key}` is no key of [{}]; it has: {all}", section.name)
+    let names = section.keys.iter().map(|key| key.name).collect::<Vec<_>>();
+    format!("`{key}` is no key of [{}]; {}", section.name, meant(key, &names))
+}
+
+/// The name that was probably meant, or all there are.
+pub(super) fn meant(typed: &str, names: &[&str]) -> String {
+    match nearest(typed, names.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("it has: {}", names.join(", ")),
     }
 }
 
 /// The name that differs least, if it differs little enough to be meant.
-fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let close = |name: &&str| distance(typed, name) <= (name.len() / 3).max(1);
     names.filter(close).min_by_key(|name| distance(typed, name))
 }

@@ -15,6 +15,7 @@ pub mod audit;
 pub mod floor;
 pub mod gate;
 pub mod limit;
+pub mod quiet;
 pub mod reply;
 pub mod retry;
 pub mod send;

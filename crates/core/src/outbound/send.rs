@@ -472,6 +472,9 @@ pub fn lane_of(channel: &str, to: &Address) -> String {
     format!("{}/{}/{channel}/{}", to.kind.as_str(), channel.len(), to.handle)
 }
 
+/// How public ids of digests begin: sends of the hub's own, which bring what quiet hours held back.
+pub const DIGEST: &str = "dig_";
+
 /// The stable id of one part over all attempts of a round. What a person has sent again is another delivery (fault O05): nobody may
 /// take it for a repeat.
 #[must_use]

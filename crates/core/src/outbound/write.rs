@@ -2,7 +2,8 @@
 //! used, a limit is left, a person has said STOP, or an attempt is still the last one.
 
 use super::limit::Rate;
-use super::send::{ApprovalState, ConsentState, SendRow, SendState};
+use super::quiet::Quiet;
+use super::send::{ApprovalRow, ApprovalState, ConsentState, SendRow, SendState, TopicRow};
 use crate::ids::{InstanceNo, PersonNo};
 use crate::port::channel::{Address, MessageKind, Part};
 use crate::time::WallMs;
@@ -50,6 +51,10 @@ pub struct NewSend {
     pub hold: Option<Hold>,
     /// The send that this one asks an approval for, by its public id.
     pub about: Option<String>,
+    /// Whether its message can be changed once it was sent, and so shows how what it asked has ended.
+    pub amends: bool,
+    /// Whether quiet hours do not hold it back.
+    pub urgent: bool,
 }
 
 /// How consent is found.
@@ -217,6 +222,22 @@ pub enum OutboundWrite {
         /// How.
         settle: Settle,
     },
+    /// Leases messages that are to show how what they asked has ended. → [`OutboundOutcome::Amends`].
+    ClaimAmends {
+        /// The channel.
+        channel: String,
+        /// At most so many.
+        limit: usize,
+        /// Until when; later somebody else may do it once more, which does no harm.
+        until_ms: WallMs,
+    },
+    /// A message shows it, or never will. → [`OutboundOutcome::Done`].
+    Amended {
+        /// The send.
+        send: i64,
+        /// When it is tried again; `None`: no more.
+        again_ms: Option<WallMs>,
+    },
     /// Something came in. → [`OutboundOutcome::Heard`].
     Hear(Box<Heard>),
     /// A message turned out not to have arrived. → [`OutboundOutcome::Heard`].
@@ -275,8 +296,9 @@ pub enum OutboundWrite {
         /// At most so many.
         limit: usize,
     },
-    /// A person has a dead or unknown send tried again, under new ids; what of it has arrived is not sent twice. Refused when nobody approved it or
-    /// its text is erased ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
+    /// A person has a dead or unknown send tried again, under new ids, or one that waits for a later attempt at once; what of it has
+    /// arrived is not sent twice. Refused when it is due or under way, when nobody approved it or its text is erased
+    /// ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
     /// ([`crate::write::Refusal::IdReused`]), and past its deadline. → [`OutboundOutcome::Settled`].
     Retry {
         /// The send's public id.
@@ -289,6 +311,28 @@ pub enum OutboundWrite {
         /// The send's public id.
         send_id: String,
         /// Who.
+        by: String,
+    },
+    /// Quiet hours are over for these sends: each goes on. → [`OutboundOutcome::Done`].
+    Wake {
+        /// Their numbers.
+        sends: Vec<i64>,
+    },
+    /// Brings notices that quiet hours held back to their address as one; refused ([`crate::write::Refusal::TaskState`]) when one of them
+    /// waits no longer. Its public id begins with [`super::send::DIGEST`]. → [`OutboundOutcome::Accepted`].
+    Digest {
+        /// The hub's own send.
+        new: Box<NewSend>,
+        /// Numbers of what it brings.
+        of: Vec<i64>,
+    },
+    /// Sets a person's quiet hours, or ends them. → [`OutboundOutcome::Done`].
+    Quiet {
+        /// Whose.
+        person: PersonNo,
+        /// When; `None`: never.
+        quiet: Option<Quiet>,
+        /// Who says so.
         by: String,
     },
     /// A code by which a person can pair an address. → [`OutboundOutcome::Done`].
@@ -347,6 +391,8 @@ pub enum OutboundOutcome {
     Repeat(Box<SendRow>, Carried),
     /// These parts are the caller's to attempt.
     Claimed(Vec<Claimed>),
+    /// These messages are the caller's to change.
+    Amends(Vec<Amend>),
     /// So many attempts were lost, or sends go on.
     Recovered(usize),
     /// These are held; as many as the limit means that there may be more.
@@ -392,6 +438,27 @@ pub struct Claimed {
     pub consent: super::gate::Consent,
     /// Ids that the service gave to what this continues.
     pub references: Vec<String>,
+}
+
+/// A message that is to show how what it asked has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amend {
+    /// The send.
+    pub send: SendRow,
+    /// The part's number.
+    pub part: u32,
+    /// What was sent.
+    pub content: Part,
+    /// Id that the service gave to it.
+    pub message_id: String,
+    /// How often it was tried in vain.
+    pub fails: u32,
+    /// How often a person had the part sent again.
+    pub round: u32,
+    /// The question's topic.
+    pub topic: Option<TopicRow>,
+    /// The approval that was asked for.
+    pub approval: Option<ApprovalRow>,
 }
 
 /// What something that a person said did.
@@ -457,6 +524,8 @@ impl OutboundWrite {
             Self::Recover { .. } => "outbound.recover",
             Self::Strand { .. } => "outbound.strand",
             Self::Finish { .. } => "outbound.finish",
+            Self::ClaimAmends { .. } => "outbound.claim_amends",
+            Self::Amended { .. } => "outbound.amended",
             Self::Hear(_) => "outbound.hear",
             Self::Bounced { .. } => "outbound.bounce",
             Self::Answer { .. } => "outbound.answer",
@@ -466,6 +535,9 @@ impl OutboundWrite {
             Self::Expire { .. } => "outbound.expire",
             Self::Retry { .. } => "outbound.retry",
             Self::Discard { .. } => "outbound.discard",
+            Self::Wake { .. } => "outbound.wake",
+            Self::Digest { .. } => "outbound.digest",
+            Self::Quiet { .. } => "person.quiet",
             Self::PairStart { .. } => "pair.start",
             Self::Consent { .. } => "pair.consent",
         }
@@ -475,7 +547,7 @@ impl OutboundWrite {
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
-            Self::Submit(send) => {
+            Self::Submit(send) | Self::Digest { new: send, .. } => {
                 let parts =
                     send.parts.iter().map(|part| part.text.len() + part.html.as_ref().map_or(0, String::len));
                 send.body.len() + send.params.len() + parts.sum::<usize>()

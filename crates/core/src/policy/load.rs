@@ -41,6 +41,7 @@ const fn fields(kind: Kind) -> &'static [&'static str] {
         Kind::AllowToolParam => &["tool", "param", "values", "name", "reason"],
         Kind::DenyToolParamMatching => &["tool", "param", "pattern", "negate", "name", "reason"],
         Kind::RateLimitTool => &["tool", "max_calls", "interval_secs", "per", "name", "reason"],
+        Kind::Urgent => &["tool", "param", "equals", "contains", "pattern", "name", "reason"],
         Kind::RequireApproval => {
             &["tool", "param", "equals", "contains", "pattern", "negate", "name", "reason"]
         }
@@ -261,7 +262,7 @@ impl<'t> Entry<'_, '_, 't> {
         let (test, rate) = match self.kind {
             Kind::RateLimitTool => (Some(Test::Always), self.rate()),
             Kind::AllowToolParam => (self.unlisted(tool), None),
-            Kind::DenyToolParam | Kind::DenyToolParamMatching => (self.compared(tool), None),
+            Kind::DenyToolParam | Kind::DenyToolParamMatching | Kind::Urgent => (self.compared(tool), None),
             Kind::RequireApproval if self.has_matcher() => (self.compared(tool), None),
             Kind::DenyTool | Kind::DenyKeyword | Kind::RequireApproval => (Some(Test::Always), None),
         };

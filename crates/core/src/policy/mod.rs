@@ -1,5 +1,5 @@
-//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition; with no rule
-//! everything is allowed.
+//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition, except for the one
+//! that names what is urgent enough for quiet hours; with no rule everything is allowed.
 //!
 //! [`Policy::load`] reads files strictly, [`Policy::decide`] is one pure function from a call to a [`Decision`], [`Policy::explain`]
 //! says what each rule thought of it. Nothing here reads a file, a clock or a counter: limits are only named, and consumed elsewhere
@@ -7,7 +7,7 @@
 //!
 //! Rules see the parameters that the caller sent. A prohibition is matched on the literal text, on its normalised form
 //! ([`normalise::normalise`]), on what is left of Markdown when it is shown, and on telephone numbers without their punctuation: any of
-//! them is enough. What permits (an allowlist, anything negated) is matched on the literal text alone.
+//! them is enough. What permits (an allowlist, anything negated, what is urgent) is matched on the literal text alone.
 //!
 //! To add a kind of rule: a variant of [`Kind`], its fields in `load.rs`, its sentence in `rule.rs`. To govern another tool: a row in
 //! [`tools::TOOLS`].
@@ -144,6 +144,8 @@ pub struct Decision {
     /// The limits that apply to the tool, in the rules' order, whatever the verdict. They are to be consumed after everything else
     /// has passed, so that a refused call costs nothing.
     pub limits: Vec<Limit>,
+    /// Whether quiet hours do not hold it back.
+    pub urgent: bool,
 }
 
 /// What one rule says of a call.
@@ -157,12 +159,14 @@ pub enum Outcome {
     Counted,
     /// It holds it, because of this parameter.
     Held(Option<&'static str>),
+    /// It takes it for urgent, because of this parameter.
+    Urgent(Option<&'static str>),
     /// It refuses it, because of this parameter.
     Denied(Option<&'static str>),
 }
 
 impl Outcome {
-    /// `other_tool`, `passed`, `counted`, `held` or `denied`.
+    /// `other_tool`, `passed`, `counted`, `held`, `urgent` or `denied`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -170,6 +174,7 @@ impl Outcome {
             Self::Passed => "passed",
             Self::Counted => "counted",
             Self::Held(_) => "held",
+            Self::Urgent(_) => "urgent",
             Self::Denied(_) => "denied",
         }
     }
@@ -245,11 +250,12 @@ impl Policy {
     /// Decides. Pure: the same policy says the same of the same call.
     #[must_use]
     pub fn decide(&self, call: &Call<'_>) -> Decision {
-        let (mut denied, mut held, mut limits) = (None, None, Vec::new());
+        let (mut denied, mut held, mut limits, mut urgent) = (None, None, Vec::new(), false);
         for (rule, outcome) in self.outcomes(call) {
             match outcome {
                 Outcome::Denied(param) if denied.is_none() => denied = Some(ruling(rule, param)),
                 Outcome::Held(param) if held.is_none() => held = Some(ruling(rule, param)),
+                Outcome::Urgent(_) => urgent = true,
                 Outcome::Counted => {
                     limits.extend(rule.rate.map(|rate| Limit { rule: Arc::clone(&rule.id), rate }));
                 }
@@ -261,7 +267,7 @@ impl Policy {
             (None, Some(ruling)) => Verdict::Hold(ruling),
             (None, None) => Verdict::Allow,
         };
-        Decision { verdict, limits }
+        Decision { verdict, limits, urgent }
     }
 
     /// What each rule says of a call, in their order.
@@ -345,6 +351,7 @@ fn outcome(rule: &Rule, call: &Call<'_>, hit: Hit) -> Outcome {
     match effect {
         None => Outcome::Passed,
         Some(param) if rule.kind == Kind::RequireApproval => Outcome::Held(param),
+        Some(param) if rule.kind == Kind::Urgent => Outcome::Urgent(param),
         Some(param) => Outcome::Denied(param),
     }
 }
@@ -367,7 +374,7 @@ fn screens(rules: &[Rule]) -> Result<Screens, regex::Error> {
                     known.name == param.name && rule.tool.is_some_and(|own| own.name == *tool)
                 };
                 if let Some((.., screen)) = params.iter_mut().find(of) {
-                    screen.add(param, how, *negate, nth);
+                    screen.add(param, how, *negate || rule.kind == Kind::Urgent, nth);
                 }
             }
             Test::Always | Test::Unlisted { .. } => {}

@@ -21,11 +21,13 @@ pub enum Kind {
     RateLimitTool,
     /// A person must approve the call.
     RequireApproval,
+    /// The message is not held back by quiet hours: the one kind that permits something.
+    Urgent,
 }
 
 impl Kind {
     /// Every kind, in the order in which rules of one file are looked at.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::DenyTool,
         Self::DenyKeyword,
         Self::DenyToolParam,
@@ -33,6 +35,7 @@ impl Kind {
         Self::DenyToolParamMatching,
         Self::RateLimitTool,
         Self::RequireApproval,
+        Self::Urgent,
     ];
 
     /// The table's name.
@@ -46,6 +49,7 @@ impl Kind {
             Self::DenyToolParamMatching => "deny_tool_param_matching",
             Self::RateLimitTool => "rate_limit_tool",
             Self::RequireApproval => "require_approval",
+            Self::Urgent => "urgent",
         }
     }
 }
@@ -204,8 +208,11 @@ impl Rule {
             (How::Pattern(pattern), false) => format!("matches /{pattern}/"),
             (How::Pattern(pattern), true) => format!("does not match /{pattern}/"),
         };
-        let then =
-            if self.kind == Kind::RequireApproval { "waits for a person's approval" } else { "is refused" };
+        let then = match self.kind {
+            Kind::RequireApproval => "waits for a person's approval",
+            Kind::Urgent => "is not held back by quiet hours",
+            _ => "is refused",
+        };
         let loose = match how {
             How::Pattern(pattern) if negate && !is_anchored(pattern) => {
                 " The pattern is not anchored by ^ and $: text around a match is let through."

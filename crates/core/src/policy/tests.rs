@@ -141,6 +141,21 @@ fn patterns_approvals_and_limits() {
 }
 
 #[test]
+fn only_the_literal_text_is_urgent_and_nothing_else_changes() {
+    let m = "tool = \"messaging.send\"\n";
+    let rules = policy(&format!("[[urgent]]\n{m}param = \"body\"\ncontains = \"is DOWN\"\n"));
+    for (body, urgent) in
+        [("shop is DOWN", true), ("shop is down", false), ("shop is **DOWN**", false), ("", false)]
+    {
+        let decision = decide(&rules, &json!({ "channel": "slack", "to": "a", "body": body }));
+        assert_eq!((decision.urgent, decision.verdict), (urgent, Verdict::Allow), "{body}");
+    }
+    assert_eq!(faults(&format!("[[urgent]]\n{m}")), ["1 urgent.param", "1 urgent"]);
+    let sentence = rules.rules()[0].sentence();
+    assert_eq!(sentence, "messaging.send is not held back by quiet hours when `body` contains \"is DOWN\".");
+}
+
+#[test]
 fn a_refusal_beats_an_approval_and_the_first_rule_decides() {
     let text = "[[require_approval]]\ntool = \"messaging.send\"\n\
         [[deny_tool_param]]\ntool = \"messaging.send\"\nparam = \"body\"\nequals = \"no\"\n";

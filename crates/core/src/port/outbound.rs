@@ -3,6 +3,7 @@
 use super::store::Fut;
 use crate::ids::PersonNo;
 use crate::ledger::Ledger;
+use crate::outbound::quiet::Quiet;
 use crate::outbound::send::{ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, TopicRow};
 use crate::time::WallMs;
 
@@ -28,6 +29,14 @@ pub trait OutboundReads: Send + Sync {
     fn consents(&self) -> Fut<'_, Vec<ConsentRow>>;
     /// When the next part of the channel is due.
     fn next_due(&self, channel: String) -> Fut<'_, Option<WallMs>>;
+    /// When the next message of the channel is to show how what it asked has ended.
+    fn next_amend(&self, channel: String) -> Fut<'_, Option<WallMs>>;
+    /// When the next quiet hours are over that hold something back.
+    fn next_quiet(&self) -> Fut<'_, Option<WallMs>>;
+    /// Sends that quiet hours hold back no longer, those that have waited longest first.
+    fn quiet_over(&self, now_ms: WallMs, limit: usize) -> Fut<'_, Vec<SendRow>>;
+    /// The quiet hours of people, with their names, by name.
+    fn quiet_hours(&self) -> Fut<'_, Vec<(PersonNo, String, Quiet)>>;
     /// When the next send, question or approval is over. A send that is being attempted does not count until the attempt has ended.
     fn next_end(&self) -> Fut<'_, Option<WallMs>>;
     /// Sends that were approved and have not gone on yet.

@@ -80,7 +80,7 @@ fn wire(limit: &Limit, call: &Call<'_>) -> admin::PolicyLimit {
 
 fn step(rule: &Rule, outcome: Outcome) -> admin::PolicyStep {
     let param = match outcome {
-        Outcome::Held(param) | Outcome::Denied(param) => param,
+        Outcome::Held(param) | Outcome::Urgent(param) | Outcome::Denied(param) => param,
         Outcome::OtherTool | Outcome::Passed | Outcome::Counted => None,
     };
     admin::PolicyStep {

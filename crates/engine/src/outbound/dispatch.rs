@@ -11,7 +11,7 @@ use std::time::Duration;
 use switchboard_core::limits::NODE_DEAD_MS;
 use switchboard_core::outbound::gate::{Blocked, Cleared, Consent, Facts, clear};
 use switchboard_core::outbound::retry::{Next, Past, after};
-use switchboard_core::outbound::send::{SendState, delivery_id};
+use switchboard_core::outbound::send::{DIGEST, SendState, delivery_id};
 use switchboard_core::outbound::write::{Claimed, OutboundOutcome, OutboundWrite, Settle};
 use switchboard_core::port::channel::{Attempt, Channel, Dedup, FailureClass, NotSent, Performed};
 use switchboard_core::port::store::StoreError;
@@ -208,7 +208,8 @@ impl Dispatcher {
 
     // The rules as they are now; what the hub itself asks of approvers is no call of an agent.
     fn forbidden_by(&self, part: &Claimed) -> Option<String> {
-        if part.send.agent == HUB_AGENT && part.send.about.is_some() {
+        let brings_others = part.send.send_id.starts_with(DIGEST); // each of them was looked at
+        if part.send.agent == HUB_AGENT && (part.send.about.is_some() || brings_others) {
             return None;
         }
         super::view::forbidden_now(&self.hub, &part.send)

@@ -4,11 +4,13 @@
 //! [`dispatch`]er for each channel claims what is due, takes it through the gate, and records how it ended; [`hear`] brings in what
 //! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why.
 
+mod amend;
 pub(crate) mod breaker;
 pub mod dispatch;
 pub mod hear;
 pub mod people;
 mod preview;
+pub mod quiet;
 pub mod registry;
 mod strand;
 pub mod submit;
@@ -220,6 +222,7 @@ impl Hub {
     pub fn add_channel(self: &Arc<Self>, channel: Arc<dyn Channel>, fallback: bool) -> Result<(), String> {
         self.outbound.registry.add(channel.clone(), fallback)?;
         hear::start(self, &channel);
+        amend::start(self, channel.clone());
         dispatch::start(self, channel);
         Ok(())
     }

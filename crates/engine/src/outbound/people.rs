@@ -8,7 +8,9 @@ use std::sync::Arc;
 use switchboard_core::digest::sha256;
 use switchboard_core::ids::{InstanceNo, PersonNo};
 use switchboard_core::outbound::reply::{PAIR_LEN, code, show_pairing};
-use switchboard_core::outbound::send::{ApprovalState, ConsentState, SendDetail, SendState};
+use switchboard_core::outbound::send::{
+    ApprovalState, ConsentState, PartRow, PartState, SendDetail, SendState,
+};
 use switchboard_core::outbound::write::{
     HeardOutcome, OutboundOutcome, OutboundWrite, SignDecision, Touched,
 };
@@ -99,10 +101,13 @@ fn named(detail: Detail, field: &str) -> Detail {
     if detail.code == switchboard_protocol::Code::NotFound { detail.field(field) } else { detail }
 }
 
-/// Has a dead or unknown send tried again, and its channel at once; also for one that waits for its channel alone.
+/// Has a dead or unknown send tried again, or one that waits for a later attempt at once, and its channel with it; also where it waits
+/// for its channel alone.
 pub async fn retry(hub: &Hub, send_id: &str, by: &str) -> Result<Touched, Detail> {
-    let SendDetail { send, .. } = super::view::detail(hub, send_id).await?;
-    if send.state == SendState::Sending && hub.outbound.outward_fault(&send.channel).is_some() {
+    let SendDetail { send, parts, .. } = super::view::detail(hub, send_id).await?;
+    let later = |part: &PartRow| part.state == PartState::Due && part.next_ms > hub.clock().wall_ms();
+    let shut = hub.outbound.outward_fault(&send.channel).is_some();
+    if send.state == SendState::Sending && shut && !parts.iter().any(later) {
         hub.outbound.try_now(&send.channel);
         return Ok(Touched { send_id: send.send_id, topic_id: send.topic_id, state: send.state });
     }
@@ -168,7 +173,7 @@ pub async fn pair_start(
         code_hash: sha256(code.as_bytes()),
         channel: known.name().to_owned(),
         to,
-        person: person_named(hub, person).await?,
+        person: maybe_person(hub, person).await?,
         expires_ms,
         by: by.to_owned(),
     };
@@ -209,7 +214,7 @@ pub async fn set_consent(
         channel: known.name().to_owned(),
         to: to.clone(),
         state,
-        person: person_named(hub, person).await?,
+        person: maybe_person(hub, person).await?,
         by: by.to_owned(),
         lift_stop: say == Say::AllowInSpiteOfStop,
     };
@@ -225,12 +230,19 @@ fn configured(hub: &Hub, channel: &str) -> Result<Arc<dyn switchboard_core::port
     })
 }
 
-async fn person_named(hub: &Hub, name: Option<&str>) -> Result<Option<PersonNo>, Detail> {
-    let Some(name) = name else { return Ok(None) };
+async fn maybe_person(hub: &Hub, name: Option<&str>) -> Result<Option<PersonNo>, Detail> {
+    match name {
+        Some(name) => person_named(hub, name).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The person of a display name, compared without regard to case.
+pub(super) async fn person_named(hub: &Hub, name: &str) -> Result<PersonNo, Detail> {
     let people = hub.store().outbound().people().await.map_err(|error| refusal::store(&error))?;
     let wanted = name.trim().to_lowercase();
     let found = people.iter().find(|(_, name)| name.to_lowercase() == wanted);
-    found.map(|(person, _)| Some(*person)).ok_or_else(|| {
+    found.map(|(person, _)| *person).ok_or_else(|| {
         let names: Vec<_> = people.iter().take(20).map(|(_, name)| name.as_str()).collect();
         refusal::not_found("person", &format!("Nobody is named {name:?}; there are: {}.", names.join(", ")))
     })

@@ -190,6 +190,7 @@ struct Ruling {
     version: String,
     hold: Option<String>,
     limits: Vec<LimitTake>,
+    urgent: bool,
 }
 
 fn rule(hub: &Hub, who: &Principal, agent: &str, call: &Call<'_>) -> Result<Ruling, Detail> {
@@ -203,7 +204,7 @@ fn rule(hub: &Hub, who: &Principal, agent: &str, call: &Call<'_>) -> Result<Ruli
         let key = format!("send/default/{}", who.instance_id);
         limits.push(LimitTake { key, rule: format!("default:{}/h", rate.max), rate });
     }
-    Ok(Ruling { version: verdict.version, hold: verdict.hold, limits })
+    Ok(Ruling { version: verdict.version, hold: verdict.hold, limits, urgent: verdict.urgent })
 }
 
 fn build(
@@ -262,6 +263,8 @@ fn build(
             expires_ms: now + hub.settings.outbound.approval_ms,
         }),
         about: None,
+        urgent: ruling.urgent,
+        amends: question && call.channel.capabilities().edits,
         send_id,
     })
 }
@@ -418,13 +421,13 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
         limits: Vec::new(),
         hold: None,
         about: Some(parked.send_id.clone()),
+        amends: channel.capabilities().edits,
+        urgent: parked.urgent,
     })
 }
 
 // Everything of the call that reaches the recipient. What the agent wrote stands quoted, line by line, so that none of it can pose as ours.
 fn approval_text(parked: &NewSend, hold: &Hold) -> String {
-    let lines = parked.body.split(['\n', '\r', '\u{0B}', '\u{0C}', '\u{85}', '\u{2028}', '\u{2029}']);
-    let quoted: Vec<_> = lines.map(|line| format!("> {line}")).collect();
     let reach = match parked.to.kind {
         AddressKind::Direct => "the person",
         AddressKind::Channel => "the shared channel",
@@ -441,13 +444,19 @@ fn approval_text(parked: &NewSend, hold: &Hold) -> String {
         plain(&parked.agent),
         plain(&parked.to_text),
         parked.channel,
-        quoted.join("\n"),
+        quoted(&parked.body),
         plain(&hold.rule),
     )
 }
 
-// A name within a sentence of ours: nothing of it is markup.
-fn plain(text: &str) -> String {
+/// A text of somebody else's within one of ours, quoted line by line, so that none of it can pose as ours.
+pub(super) fn quoted(text: &str) -> String {
+    let lines = text.split(['\n', '\r', '\u{0B}', '\u{0C}', '\u{85}', '\u{2028}', '\u{2029}']);
+    lines.map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// A name within a sentence of ours: nothing of it is markup.
+pub(super) fn plain(text: &str) -> String {
     let escaped = text.chars().flat_map(|c| {
         let mark = if c.is_ascii_punctuation() && !matches!(c, '.' | '-' | '@' | ':' | '/') {
             Some('\\')

@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
 use std::time::Duration;
 use switchboard_core::outbound::limit::Rate;
+use switchboard_core::outbound::quiet::Quiet;
 use switchboard_core::outbound::send::{
     SendDetail, SendRow, SendState, TopicRow, TopicState, choices, delivery_id,
 };
@@ -23,7 +24,9 @@ use switchboard_protocol::messaging::{
     ChannelView, Channels, Conversation, ConversationGet, ConversationMessage, MessageReceipt, PersonAnswer,
     Recipient, TOOL, WAIT_MS_MAX,
 };
-use switchboard_protocol::outbound::{ApprovalView, AttemptView, ConsentView, PartView, SendView, SendWhole};
+use switchboard_protocol::outbound::{
+    ApprovalView, AttemptView, ConsentView, PartView, QuietHours, SendView, SendWhole,
+};
 
 /// What the policy says of a call.
 pub(super) struct Verdict {
@@ -31,6 +34,7 @@ pub(super) struct Verdict {
     /// The rule that asks for an approval.
     pub(super) hold: Option<String>,
     pub(super) limits: Vec<LimitTake>,
+    pub(super) urgent: bool,
 }
 
 /// Asks the policy about a call to `to` on `channel`; what it denies comes as the detail to send.
@@ -56,7 +60,8 @@ pub(super) fn verdict(
             interval_ms: WallMs::try_from(limit.rate.interval_ms).unwrap_or(WallMs::MAX),
         },
     });
-    Ok(Verdict { version: policy.version().to_owned(), hold, limits: limits.collect() })
+    let (version, urgent) = (policy.version().to_owned(), decision.urgent);
+    Ok(Verdict { version, hold, limits: limits.collect(), urgent })
 }
 
 // What calls are counted together: the address as it was resolved, whatever way it was spelt.
@@ -86,9 +91,12 @@ pub(super) fn forbidden_now(hub: &Hub, send: &SendRow) -> Option<String> {
 }
 
 pub(super) async fn detail(hub: &Hub, send_id: &str) -> Result<SendDetail, Detail> {
+    found(hub, send_id).await?.ok_or_else(|| refusal::not_found("send_id", "No such send."))
+}
+
+async fn found(hub: &Hub, send_id: &str) -> Result<Option<SendDetail>, Detail> {
     let found = hub.store().outbound().send(send_id.to_owned()).await;
-    let found = found.map_err(|error| refusal::store(&error))?;
-    found.ok_or_else(|| refusal::not_found("send_id", "No such send."))
+    found.map_err(|error| refusal::store(&error))
 }
 
 /// The receipt of a send as it is now.
@@ -142,7 +150,9 @@ pub(super) fn now_in(receipt: &mut MessageReceipt, state: SendState) {
     receipt.state = Some(state.as_str().to_owned());
     let usual = match state {
         SendState::Held => Some("it waits for an approval"),
-        SendState::Queued => Some("it waits until the person has answered the question before it"),
+        SendState::Queued => {
+            Some("it waits for the answer to a question before it, or for the end of quiet hours")
+        }
         SendState::Sending => Some("it was accepted and is on its way"),
         _ => None,
     };
@@ -318,9 +328,31 @@ fn entire(send: &SendRow) -> SendView {
     }
 }
 
+/// A listing, with why each waits that does.
+pub async fn listing(hub: &Hub, sends: &[SendRow]) -> Result<Vec<SendView>, Detail> {
+    let mut views = Vec::with_capacity(sends.len());
+    for send in sends {
+        let mut view = listed(send);
+        if send.state < SendState::Open
+            && let Some(detail) = found(hub, &send.send_id).await?
+        {
+            let around = why::Around::of(hub, &detail).await?;
+            // It may have gone on since it was listed.
+            view.reason = why::waits(&detail, &around).or(view.reason);
+        }
+        views.push(view);
+    }
+    Ok(views)
+}
+
 /// Everything about a send, with why.
-#[must_use]
-pub fn whole(detail: &SendDetail, around: &why::Around) -> SendWhole {
+pub async fn whole(hub: &Hub, send_id: &str) -> Result<SendWhole, Detail> {
+    let detail = detail(hub, send_id).await?;
+    let around = why::Around::of(hub, &detail).await?;
+    Ok(all_of(&detail, &around))
+}
+
+fn all_of(detail: &SendDetail, around: &why::Around) -> SendWhole {
     let delivery = |part, round| delivery_id(&detail.send.send_id, part, round);
     let parts = detail.parts.iter().map(|part| PartView {
         part: part.part,
@@ -370,6 +402,12 @@ pub fn approval_view(
         // Who decides reads all of it.
         send: entire(send),
     }
+}
+
+/// A person's quiet hours as they are shown.
+#[must_use]
+pub fn quiet_view(quiet: &Quiet) -> QuietHours {
+    QuietHours { zone: quiet.zone().to_owned(), from: quiet.from(), until: quiet.until() }
 }
 
 /// A consent as it is shown.

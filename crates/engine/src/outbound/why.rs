@@ -1,22 +1,63 @@
 //! Why a send is where it is, in sentences for people: route, rule, attempts, waits, next step.
 
 use crate::hub::Hub;
-use switchboard_core::outbound::send::{PartRow, PartState, SendDetail, SendState, delivery_id};
+use crate::refusal;
+use switchboard_core::outbound::send::{
+    PartRow, PartState, SendDetail, SendFilter, SendRow, SendState, delivery_id,
+};
 use switchboard_core::time::WallMs;
+use switchboard_protocol::Detail;
 
-/// What stands around a send and is none of its rows.
+/// Sends before one that are looked at for what it waits behind.
+const AHEAD_MAX: usize = 200;
+
+/// What stands around a send that waits.
 #[derive(Debug, Clone, Default)]
 pub struct Around {
-    /// Now.
+    /// When it is looked at.
     pub now_ms: WallMs,
     /// Why nothing leaves on its channel, if that is so.
     pub fault: Option<String>,
+    /// The send to the same address that leaves before it.
+    pub ahead: Option<String>,
 }
 
-/// What stands around a send of this hub now.
+impl Around {
+    /// Of a send, as it is now.
+    pub async fn of(hub: &Hub, detail: &SendDetail) -> Result<Self, Detail> {
+        let send = &detail.send;
+        let fault = match hub.outbound.registry.configured(&send.channel) {
+            Some(_) => hub.outbound.outward_fault(&send.channel),
+            None => Some("it is not configured any more".to_owned()),
+        };
+        let waits = next_part(detail).is_some_and(|part| part.state == PartState::Waiting);
+        let ahead = if waits && send.state == SendState::Sending { ahead(hub, send).await? } else { None };
+        Ok(Self { now_ms: hub.clock().wall_ms(), fault, ahead })
+    }
+}
+
+async fn ahead(hub: &Hub, send: &SendRow) -> Result<Option<String>, Detail> {
+    let filter = SendFilter {
+        states: vec![SendState::Sending],
+        channel: Some(send.channel.clone()),
+        before: Some(send.no),
+        limit: AHEAD_MAX,
+        ..SendFilter::default()
+    };
+    let found = hub.store().outbound().sends(filter).await.map_err(|error| refusal::store(&error))?;
+    Ok(found.into_iter().find(|before| before.to == send.to).map(|before| before.send_id))
+}
+
+/// Why a send that has neither arrived nor ended is where it is; `None` for all others.
 #[must_use]
-pub fn around(hub: &Hub, detail: &SendDetail) -> Around {
-    Around { now_ms: hub.clock().wall_ms(), fault: hub.outbound.outward_fault(&detail.send.channel) }
+pub fn waits(detail: &SendDetail, around: &Around) -> Option<String> {
+    match detail.send.state {
+        SendState::Held if is_stranded(detail) => detail.send.reason.clone(),
+        SendState::Held => Some("it waits for an approval".to_owned()),
+        SendState::Queued => Some("it waits until the person has answered the question before it".to_owned()),
+        SendState::Sending => Some(sending(detail, around)),
+        _ => None,
+    }
 }
 
 /// The story of a send.
@@ -56,12 +97,8 @@ pub fn why(detail: &SendDetail, around: &Around) -> Vec<String> {
     }
     for part in detail.parts.iter().filter(|part| part.round > 0) {
         let id = |round| delivery_id(&send.send_id, part.part, round);
-        told.push(format!(
-            "A person had part {} sent again: as {}, instead of {}.",
-            part.part,
-            id(part.round),
-            id(part.round - 1)
-        ));
+        let (now, before) = (id(part.round), id(part.round - 1));
+        told.push(format!("A person had part {} sent again: as {now}, instead of {before}.", part.part));
     }
     told.push(next(detail, around));
     told
@@ -76,7 +113,7 @@ fn next(detail: &SendDetail, around: &Around) -> String {
     let send = &detail.send;
     let reason = || send.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
     match send.state {
-        SendState::Held if detail.parts.iter().any(|part| part.state == PartState::Stranded) => format!(
+        SendState::Held if is_stranded(detail) => format!(
             "It waits for its channel: no channel {:?} is configured. Configure it (it goes on by itself), or `switchboard outbound \
              discard {}`.",
             send.channel, send.send_id
@@ -84,10 +121,11 @@ fn next(detail: &SendDetail, around: &Around) -> String {
         SendState::Held => {
             "It waits for somebody to approve it (console, or `switchboard approval list`).".into()
         }
+        SendState::Queued if send.reason.is_some() => format!("It waits{}.", reason()),
         SendState::Queued => "It waits until the person has answered the question before it.".into(),
-        SendState::Sending => sending(detail, around),
+        SendState::Sending => format!("{}.", sentence(&sending(detail, around))),
         SendState::Open => "It has arrived and waits for its answer.".into(),
-        SendState::Delivered => "It has arrived.".into(),
+        SendState::Delivered => format!("It has arrived{}.", reason()),
         SendState::Answered => "It was answered.".into(),
         SendState::Expired => format!("It has expired{}.", reason()),
         SendState::Refused => format!("It was refused{}.", reason()),
@@ -107,28 +145,64 @@ fn next(detail: &SendDetail, around: &Around) -> String {
     }
 }
 
+fn is_stranded(detail: &SendDetail) -> bool {
+    detail.parts.iter().any(|part| part.state == PartState::Stranded)
+}
+
+/// Whether it waits for nothing but time, or for its channel to be tried.
+#[must_use]
+pub fn may_hurry(detail: &SendDetail, around: &Around) -> bool {
+    let later = |part: &PartRow| {
+        part.state == PartState::Due && (part.next_ms > around.now_ms || around.fault.is_some())
+    };
+    detail.send.state == SendState::Sending && next_part(detail).is_some_and(later)
+}
+
+fn next_part(detail: &SendDetail) -> Option<&PartRow> {
+    detail.parts.iter().find(|part| part.state != PartState::Sent)
+}
+
 fn sending(detail: &SendDetail, around: &Around) -> String {
-    let open = detail.parts.iter().find(|part| part.state != PartState::Sent);
-    let Some(part) = open else { return "Its last part has just arrived.".into() };
-    if let (Some(fault), PartState::Due | PartState::Waiting) = (&around.fault, part.state) {
-        return shut(detail, part, fault);
-    }
+    let Some(part) = next_part(detail) else { return "its last part has just arrived".into() };
+    let it = if detail.parts.len() == 1 { "it".to_owned() } else { format!("part {}", part.part) };
+    let channel = &detail.send.channel;
     match part.state {
         PartState::Due if part.next_ms > around.now_ms => {
-            let wait_s = (part.next_ms - around.now_ms).div_euclid(1000) + 1;
-            let reason = detail.send.reason.as_deref().unwrap_or("the service asked to wait");
-            format!("Part {} is tried again in {wait_s} s ({reason}).", part.part)
+            let wait = human(part.next_ms - around.now_ms);
+            match &detail.send.reason {
+                Some(reason) => format!("{it} is tried again in {wait} ({reason})"),
+                None => format!("{it} leaves in {wait}, at the pace that {channel} asks for"),
+            }
         }
-        PartState::Due => format!("Part {} is due.", part.part),
-        PartState::Attempting => format!("Part {} is being attempted.", part.part),
-        _ => format!("Part {} waits for what goes to the same address before it.", part.part),
+        PartState::Due => match &around.fault {
+            Some(fault) => format!(
+                "{it} is due and waits for {channel}: {fault}. One message is tried now and then, with pauses of up to five minutes; a \
+                 restart, or `switchboard outbound retry {}`, has it tried at once",
+                detail.send.send_id
+            ),
+            None => format!("{it} is due"),
+        },
+        PartState::Attempting => format!("{it} is being attempted"),
+        _ => match &around.ahead {
+            Some(ahead) => format!("{it} waits behind {ahead}, which goes to the same address"),
+            None => format!("{it} waits for what goes to the same address before it"),
+        },
     }
 }
 
-fn shut(detail: &SendDetail, part: &PartRow, fault: &str) -> String {
-    format!(
-        "Part {} waits: nothing leaves on {} ({fault}). One message is tried now and then, with pauses of up to five minutes; a restart, \
-         or `switchboard outbound retry {}`, has it tried at once.",
-        part.part, detail.send.channel, detail.send.send_id
-    )
+// Never shorter than it is.
+fn human(wait_ms: WallMs) -> String {
+    let wait_s = wait_ms.max(0).div_euclid(1000) + 1;
+    if wait_s < 180 { format!("{wait_s} s") } else { format!("{} min", wait_s.div_euclid(60) + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn waits_are_told_in_fitting_units() {
+        let waits = [0, 999, 1000, 178_999, 179_000, 3_600_000].map(human);
+        assert_eq!(waits, ["1 s", "1 s", "2 s", "179 s", "4 min", "61 min"]);
+    }
 }

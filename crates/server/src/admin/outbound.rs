@@ -9,7 +9,7 @@ use switchboard_core::outbound::send::{SendFilter, SendState};
 use switchboard_core::outbound::write::Touched;
 use switchboard_core::port::channel::AddressKind;
 use switchboard_core::port::store::StoreError;
-use switchboard_engine::outbound::{people, view, why};
+use switchboard_engine::outbound::{people, view};
 use switchboard_engine::refusal;
 use switchboard_protocol::{Detail, outbound as wire};
 use utoipa::IntoParams;
@@ -41,7 +41,7 @@ pub struct ApprovalsQuery {
     all: Option<bool>,
 }
 
-fn failed(error: &StoreError) -> Detail {
+pub(super) fn failed(error: &StoreError) -> Detail {
     refusal::store(error)
 }
 
@@ -78,19 +78,17 @@ pub async fn send_list(State(doors): State<Doors>, caller: Caller, RawQuery(raw)
         limit: asked.limit.unwrap_or(50).clamp(1, PAGE_MAX),
     };
     let sends = doors.hub.store().outbound().sends(filter).await.map_err(|error| failed(&error))?;
-    Ok(json(&wire::Sends { sends: sends.iter().map(view::listed).collect() }))
+    Ok(json(&wire::Sends { sends: view::listing(&doors.hub, &sends).await? }))
 }
 
 /// Everything about one send, with why it is where it is.
 #[utoipa::path(get, path = "/admin/v1/outbound/{send_id}", tag = "admin", params(("send_id" = String, Path)), security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403), (status = 404)))]
 pub async fn send_show(State(doors): State<Doors>, caller: Caller, Path(send_id): Path<String>) -> Answer {
     caller.administers()?;
-    let found = doors.hub.store().outbound().send(send_id).await.map_err(|error| failed(&error))?;
-    let found = found.ok_or_else(|| refusal::not_found("send_id", "No such send."))?;
-    Ok(json(&view::whole(&found, &why::around(&doors.hub, &found))))
+    Ok(json(&view::whole(&doors.hub, &send_id).await?))
 }
 
-/// Tries a dead or unknown send again.
+/// Tries a dead or unknown send again, or one that waits for a later attempt at once.
 #[utoipa::path(post, path = "/admin/v1/outbound/{send_id}/retry", tag = "admin", params(("send_id" = String, Path)), security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403), (status = 404), (status = 409)))]
 pub async fn send_retry(State(doors): State<Doors>, caller: Caller, Path(send_id): Path<String>) -> Answer {
     caller.administers()?;

@@ -263,6 +263,7 @@ pub(super) async fn story(doors: &Doors, visitor: &Visitor, send_id: String) -> 
     let found = doors.hub.store().outbound().send(send_id).await.map_err(|error| failed(&error))?;
     let found: SendDetail = found.ok_or_else(|| refusal::not_found("send_id", "There is no such send."))?;
     let state = found.send.state;
+    let around = why::Around::of(&doors.hub, &found).await?;
     let attempts = found.attempts.iter().map(|attempt| Attempt {
         part: attempt.part,
         attempt: attempt.attempt,
@@ -273,9 +274,9 @@ pub(super) async fn story(doors: &Doors, visitor: &Visitor, send_id: String) -> 
     Ok(SendStory {
         form_token: visitor.form_token.clone(),
         send: send(&found.send),
-        why: why::why(&found, &why::around(&doors.hub, &found)).into_iter().map(Into::into).collect(),
+        why: why::why(&found, &around).into_iter().map(Into::into).collect(),
         attempts: attempts.collect(),
-        may_retry: matches!(state, SendState::Dead | SendState::Unknown),
+        may_retry: matches!(state, SendState::Dead | SendState::Unknown) || why::may_hurry(&found, &around),
         may_discard: state == SendState::Unknown || !state.is_terminal(),
     })
 }

@@ -1,1 +1,9 @@
 //! The channels over stand-ins of their services.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; helpers beside the tests are part of them"
+)]
+
+mod slack;
+mod telegram;

@@ -27,10 +27,10 @@ pub mod rooms;
 pub use bench::{Backend, Bench};
 // The suite's lists name a file of it by one word.
 pub use outbound::{
-    accept as outbound_accept, approvals as outbound_approvals, attempts as outbound_attempts,
-    consent as outbound_consent, floor as outbound_floor, hear as outbound_hear, nodes as outbound_nodes,
-    random as outbound_random, reads as outbound_reads, rounds as outbound_rounds, strand as outbound_strand,
-    texts as outbound_texts,
+    accept as outbound_accept, amends as outbound_amends, approvals as outbound_approvals,
+    attempts as outbound_attempts, consent as outbound_consent, floor as outbound_floor,
+    hear as outbound_hear, nodes as outbound_nodes, quiet as outbound_quiet, random as outbound_random,
+    reads as outbound_reads, rounds as outbound_rounds, strand as outbound_strand, texts as outbound_texts,
 };
 
 /// Makes one test of each function of the suite, for `$backend` (an expression that makes a [`Backend`]) and for its
@@ -208,6 +208,7 @@ macro_rules! store_conformance {
                 an_address_that_is_gone_is_suppressed,
                 what_comes_back_has_not_arrived,
                 a_retry_has_its_bounds,
+                what_waits_can_be_hurried,
                 a_claim_tells_the_consent_of_now,
             }
             outbound_rounds::{
@@ -246,6 +247,11 @@ macro_rules! store_conformance {
                 an_unknown_question_holds_the_floor_no_longer,
                 expiring_is_bounded,
             }
+            outbound_amends::{
+                an_answer_is_shown_where_it_was_asked,
+                a_decision_is_shown_to_all_who_were_asked,
+                what_arrives_after_the_end_is_changed_then,
+            }
             outbound_approvals::{
                 a_held_send_waits_for_a_yes,
                 the_first_decision_counts,
@@ -277,6 +283,11 @@ macro_rules! store_conformance {
             outbound_texts::{
                 texts_are_erased,
                 what_is_over_is_forgotten,
+            }
+            outbound_quiet::{
+                quiet_hours_hold_back_what_is_not_urgent,
+                what_comes_up_in_quiet_hours_waits_too,
+                a_digest_brings_all_or_none,
             }
             outbound_random::{
                 everything_holds_at_every_step,

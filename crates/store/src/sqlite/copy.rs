@@ -71,7 +71,7 @@ pub(crate) const TABLES: &[Table] = &[
     Table {
         name: "sends",
         columns: "no, send_id, at_ms, instance, agent, key, old_key, digest, channel, to_kind, handle, to_text, kind, body, deadline_ms,
-                  topic_id, code, state, reason, policy, rule, params, about, updated_ms",
+                  topic_id, code, state, reason, policy, rule, params, about, updated_ms, urgent",
     },
     Table {
         name: "parts",
@@ -92,6 +92,9 @@ pub(crate) const TABLES: &[Table] = &[
         name: "approvals",
         columns: "approval_id, send, rule, state, expires_ms, decided_by, via, decided_ms, signature",
     },
+    Table { name: "amends", columns: "send, part, channel, fails, next_ms" },
+    Table { name: "quiet_hours", columns: "person, zone, from_time, until_time, by_whom, at_ms" },
+    Table { name: "quieted", columns: "send, until_ms, digest" },
     Table {
         name: "consents",
         columns: "channel, to_kind, handle, state, was, person, by_whom, at_ms, reason, proven",

@@ -52,12 +52,24 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0005_console.sql"),
         compatible_from: 3,
     },
-    // States of parts that an older program would not know.
     Migration {
         number: 6,
-        name: "0006_rounds.sql",
-        sql: include_str!("../../migrations/sqlite/0006_rounds.sql"),
-        compatible_from: 6,
+        name: "0006_amends.sql",
+        sql: include_str!("../../migrations/sqlite/0006_amends.sql"),
+        compatible_from: 3,
+    },
+    Migration {
+        number: 7,
+        name: "0007_quiet.sql",
+        sql: include_str!("../../migrations/sqlite/0007_quiet.sql"),
+        compatible_from: 3,
+    },
+    // States of parts that an older program would not know.
+    Migration {
+        number: 8,
+        name: "0008_rounds.sql",
+        sql: include_str!("../../migrations/sqlite/0008_rounds.sql"),
+        compatible_from: 8,
     },
 ];
 

@@ -283,3 +283,28 @@ fn the_same_attempt_has_the_same_bytes_and_headers_cannot_be_added() {
     let header = text.split("\r\n\r\n").next().expect("a header");
     assert!(!header.lines().any(|line| line.starts_with("Bcc")), "{header}");
 }
+
+#[tokio::test]
+async fn a_check_signs_in_and_sends_nothing() {
+    let check = async |script: Vec<Step>| {
+        let (port, heard) = relay(vec![script]).await;
+        let mut settings = settings(impatient(port));
+        let password = SecretString::from("canary");
+        settings.smtp.server.credentials = Some(Credentials { user: "hub".into(), password });
+        let checked = email(settings).check().await;
+        (checked, heard, port)
+    };
+    let welcome = Step::Say("235 2.7.0 welcome");
+    let (checked, heard, port) = check(vec![HI, HELLO, welcome, Step::Last("221 2.0.0 bye")]).await;
+    let account = checked.expect("it holds").account;
+    assert_eq!(account, format!("mails leave as hub by 127.0.0.1:{port}; no answers come in"));
+    let heard = said(heard).await;
+    assert!(heard.contains("AUTH ") && heard.contains("QUIT") && !heard.contains("MAIL FROM"), "{heard}");
+    let (checked, heard, _) = check(vec![HI, HELLO, Step::Last("535 5.7.8 wrong password")]).await;
+    let why = checked.expect_err("it is refused");
+    assert!(why.starts_with("smtp_url: ") && why.contains("535") && !why.contains("canary"), "{why}");
+    heard.abort();
+    let (checked, heard, _) = check(vec![HI, Step::Hang]).await;
+    assert!(checked.expect_err("it is silent").contains("does not answer"));
+    heard.abort();
+}

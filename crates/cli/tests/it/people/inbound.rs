@@ -107,7 +107,8 @@ struct Came {
 
 impl Came {
     /// Where the outbox writes what it does at the same time, and what every event leaves: that it was there.
-    const PASSING: [&'static str; 12] = [
+    const PASSING: [&'static str; 13] = [
+        "amends",
         "heard",
         "log",
         "checkpoints",

@@ -2,7 +2,7 @@
 //! somebody else that arrives shows that the outbox has looked at that clock.
 
 use super::standin::{Answer, SECRET, StandIn, pause};
-use super::{Desk, OUTBOUND, by_clock, by_id, in_time, notice, options, with};
+use super::{Desk, OUTBOUND, by_clock, by_id, in_time, notice, options, question, with};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,7 +163,7 @@ async fn what_meets_wrong_credentials_waits_until_they_are_right() {
     let shown = desk.until_shown(&first["send_id"], |shown| shown["attempts"][0]["outcome"] == "retry").await;
     assert_eq!((&shown["state"], &shown["parts"][0]["fails"]), (&json!("sending"), &json!(0)), "{shown}");
     let why = shown["why"].as_array().unwrap().last().unwrap().as_str().unwrap().to_owned();
-    assert!(why.contains("nothing leaves on chat (not now)") && why.contains("outbound retry"), "{why}");
+    assert!(why.contains("is due and waits for chat: not now") && why.contains("outbound retry"), "{why}");
     let ready = desk.admin().get("/readyz").await;
     assert_eq!((ready.status, &ready.json()["degraded"]), (200, &json!(true)), "{}", ready.text);
     let channels = desk.admin().get("/v1/tools/messaging.channels").await.json();
@@ -199,4 +199,62 @@ async fn a_deadline_ends_the_wait_for_a_channel() {
     clock.advance(30_001);
     desk.until(&receipt["send_id"], "expired").await;
     assert_eq!(desk.conversation(&receipt["topic_id"]).await["state"], "expired");
+}
+
+/// What a person asks of a send; the words of a refusal, or nothing.
+async fn asked_to_retry(desk: &Desk, receipt: &Value) -> Option<Value> {
+    let id = receipt["send_id"].as_str().unwrap();
+    let reply = desk.admin().post(&format!("{OUTBOUND}/{id}/retry"), &json!({})).await;
+    (reply.status != 200).then(|| reply.json()["error"].clone())
+}
+
+#[tokio::test]
+async fn what_waits_says_why_in_the_listing_and_can_be_hurried() {
+    let (options, clock) = by_clock();
+    let desk = Desk::with(options, CAPABILITIES).await;
+    desk.network.script([failing(FailureClass::Throttled, Some(3_600_000))]);
+    let first = desk.sent(&notice("ada", "1")).await;
+    desk.until_shown(&first["send_id"], |shown| shown["attempts"][0]["outcome"] == "retry").await;
+    let second = desk.sent(&notice("ada", "2")).await;
+    let asked = desk.sent(&question("ben", "which?")).await;
+    desk.until(&asked["send_id"], "open").await;
+    let queued = desk.sent(&question("ben", "and which?")).await;
+    let listed = desk.admin().get(OUTBOUND).await.json();
+    let reason = |receipt: &Value| {
+        let found =
+            listed["sends"].as_array().unwrap().iter().find(|one| one["send_id"] == receipt["send_id"]);
+        found.unwrap()["reason"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(
+        reason(&first).starts_with("it is tried again in 6") && reason(&first).ends_with("min (not now)"),
+        "{listed}"
+    );
+    let behind =
+        format!("it waits behind {}, which goes to the same address", first["send_id"].as_str().unwrap());
+    assert_eq!(reason(&second), behind);
+    assert_eq!(reason(&queued), "it waits until the person has answered the question before it");
+    assert_eq!(reason(&asked), "", "it waits for its answer");
+    let story = desk.show(&second["send_id"]).await;
+    assert_eq!(story["why"].as_array().unwrap().last().unwrap(), &json!(format!("I{}.", &behind[1..])));
+
+    let refused = asked_to_retry(&desk, &second).await.unwrap();
+    assert!(
+        refused["message"].as_str().unwrap().starts_with("This is waiting behind another message"),
+        "{refused}"
+    );
+    assert_eq!(refused["sb"], "SB0134");
+    assert_eq!(asked_to_retry(&desk, &first).await, None);
+    for receipt in [&first, &second] {
+        desk.until(&receipt["send_id"], "delivered").await; // by a clock that has stood still
+    }
+    assert!(
+        asked_to_retry(&desk, &first).await.unwrap()["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("This is delivered")
+    );
+    clock.advance(7_200_000);
+    looked(&desk).await;
+    assert_eq!(for_ada(&desk), 3, "nothing twice");
+    desk.ledger().await;
 }

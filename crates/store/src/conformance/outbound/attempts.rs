@@ -434,7 +434,10 @@ pub async fn a_retry_has_its_bounds(bench: Bench<'_>) {
     let mut plane = Plane::new(bench).await;
     let new = NewSend { deadline_ms: Some(plane.bench.now + HOUR_MS), ..plane.notice("ada") };
     plane.submit(&new).await;
-    assert_eq!(plane.refused(retry(&new.send_id)).await, Refusal::TaskState { state: "sending" });
+    assert_eq!(
+        plane.refused(retry(&new.send_id)).await,
+        Refusal::TaskState { state: "due as soon as it may be" }
+    );
     assert_eq!(plane.refused(retry("snd_none")).await, Refusal::NotFound);
     let attempt = plane.claim_one().await;
     plane.finish(&attempt, failed()).await;
@@ -456,6 +459,34 @@ pub async fn a_retry_has_its_bounds(bench: Bench<'_>) {
     plane.hear("ada", "no").await;
     assert_eq!(plane.state(&question.send_id).await, SendState::Answered);
     assert_eq!(plane.refused(retry(&question.send_id)).await, Refusal::TaskState { state: "answered" });
+    plane.balanced().await;
+}
+
+/// What waits for a later attempt is made due at once; nothing else of what is on its way is.
+pub async fn what_waits_can_be_hurried(bench: Bench<'_>) {
+    let mut plane = Plane::new(bench).await;
+    let new = plane.notice("ada");
+    plane.submit(&new).await;
+    let behind = plane.notice("ada");
+    plane.submit(&behind).await;
+    let attempt = plane.claim_one().await;
+    assert_eq!(plane.refused(retry(&new.send_id)).await, Refusal::TaskState { state: "being attempted" });
+    let later = plane.bench.now + HOUR_MS;
+    plane.finish(&attempt, again(later)).await;
+    assert!(plane.claim().await.is_empty());
+    let waiting = Refusal::TaskState { state: "waiting behind another message to the same address" };
+    assert_eq!(plane.refused(retry(&behind.send_id)).await, waiting);
+    assert_eq!(plane.settled(retry(&new.send_id)).await.state, SendState::Sending);
+    let second = plane.claim_one().await;
+    assert_eq!((&second.send.send_id, second.attempt, second.fails), (&new.send_id, 2, 1));
+
+    let pace = Settle::Sent { message_id: None, pace_ms: MINUTE_MS };
+    plane.finish(&second, pace).await;
+    let due = Refusal::TaskState { state: "due as soon as it may be" };
+    assert_eq!(plane.refused(retry(&behind.send_id)).await, due, "a lane's pace is not hurried");
+    assert!(plane.claim().await.is_empty());
+    plane.bench.now += MINUTE_MS;
+    assert_eq!(plane.claim_one().await.send.send_id, behind.send_id);
     plane.balanced().await;
 }
 

@@ -94,12 +94,10 @@ pub async fn a_stop_is_the_persons_own(bench: Bench<'_>) {
         plane.submit(new).await;
     }
     assert_eq!(plane.hear("ada", " Stop. ").await, HeardOutcome::Stopped);
-    for new in [&running, &waiting, &open, &queued, &held] {
+    for new in [&running, &waiting, &open, &queued, &held, &elsewhere] {
         assert_eq!(plane.state(&new.send_id).await, SendState::Refused, "{}", new.send_id);
     }
-    for new in [&elsewhere, &other] {
-        assert_eq!(plane.state(&new.send_id).await, SendState::Sending, "{}", new.send_id);
-    }
+    assert_eq!(plane.state(&other.send_id).await, SendState::Sending, "another person's");
     plane.finish(&attempt, arrived(&attempt)).await;
     assert_eq!(plane.deliver().await.len(), 1, "only the other one's");
     let new = plane.notice("ada");
@@ -116,6 +114,8 @@ pub async fn a_stop_is_the_persons_own(bench: Bench<'_>) {
     assert_eq!(plane.hear("ada", "START").await, HeardOutcome::Started);
     assert_eq!(plane.consent_of(CHAT, "ada").await.map(|it| it.state), Some(ConsentState::Revoked));
     missing(&mut plane, "ada").await;
+    let mail = plane.consent_of(MAIL, "ada@example.org").await.map(|it| it.state);
+    assert_eq!(mail, Some(ConsentState::Allowed), "it counts everywhere");
     plane.balanced().await;
 }
 
@@ -153,6 +153,8 @@ pub async fn a_claimed_stop_counts_and_a_claimed_start_does_not(bench: Bench<'_>
     assert_eq!(plane.consent_of(CHAT, "eve").await, None);
     let heard = claimed(plane.said("ada", "stop"));
     assert_eq!(plane.heard(heard).await, HeardOutcome::Stopped);
+    let mail = plane.consent_of(MAIL, "ada@example.org").await.map(|it| it.state);
+    assert_eq!(mail, Some(ConsentState::Allowed), "a forged word reaches no further than its address");
     let heard = claimed(plane.said("ada", "start"));
     assert_eq!(plane.heard(heard).await, HeardOutcome::Stranger);
     assert_eq!(plane.consent_of(CHAT, "ada").await.map(|it| it.state), Some(ConsentState::Stopped));

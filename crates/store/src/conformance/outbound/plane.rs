@@ -214,6 +214,8 @@ impl<'b> Plane<'b> {
             limits: Vec::new(),
             hold: None,
             about: None,
+            amends: false,
+            urgent: false,
         }
     }
 

@@ -104,6 +104,7 @@ async fn submit(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
         deadline_ms,
         parts: (0..=dice.roll(3)).map(|at| part(&at.to_string())).collect(),
         limits: if dice.roll(4) == 0 { vec![hourly("narrow", 12)] } else { Vec::new() },
+        amends: dice.roll(2) == 0,
         hold: if dice.roll(6) == 0 { hold(&id, plane.bench.now) } else { None },
         ..base
     };
@@ -178,6 +179,12 @@ async fn settle(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
     }
 }
 
+// All ways to who speaks.
+fn addresses_of(channel: &'static str, handle: &'static str) -> Vec<(&'static str, &'static str)> {
+    const ADA: [(&str, &str); 2] = [(CHAT, "ada"), (MAIL, "ada@example.org")];
+    if ADA.contains(&(channel, handle)) { ADA.to_vec() } else { vec![(channel, handle)] }
+}
+
 async fn speak(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
     let (channel, handle) = TARGETS[dice.roll(TARGETS.len())];
     let text = match dice.roll(12) {
@@ -188,8 +195,16 @@ async fn speak(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
     };
     let heard = Heard { channel: channel.into(), from: direct(handle), ..plane.said("x", text) };
     match (plane.heard(heard).await, text) {
-        (HeardOutcome::Stopped, "stop") => model.put(channel, handle, ConsentState::Stopped),
-        (HeardOutcome::Started, "start") => model.start(channel, handle),
+        (HeardOutcome::Stopped, "stop") => {
+            for (channel, handle) in addresses_of(channel, handle) {
+                model.put(channel, handle, ConsentState::Stopped);
+            }
+        }
+        (HeardOutcome::Started, "start") => {
+            for (channel, handle) in addresses_of(channel, handle) {
+                model.start(channel, handle);
+            }
+        }
         (HeardOutcome::Stranger, _) => assert!(!model.consent(channel, handle).is_given()),
         (HeardOutcome::Answered(_), _) => {
             model.seen.insert("answered");

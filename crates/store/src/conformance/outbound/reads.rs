@@ -2,6 +2,9 @@
 
 use super::plane::{CHAT, MAIL, Plane, again, arrived, direct, failed, hold, rows};
 use crate::conformance::bench::Bench;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
 use switchboard_core::outbound::send::{PartState, SendFilter, SendState};
 use switchboard_core::outbound::write::{NewSend, OutboundWrite};
 use switchboard_core::time::{HOUR_MS, MINUTE_MS};
@@ -134,6 +137,10 @@ pub async fn everything_outlives_a_restart(bench: Bench<'_>) {
     plane.balanced().await;
 }
 
+/// Reads of a send that changes, and changes to each of them.
+const READS: u32 = 40;
+const CHANGES: u32 = 5;
+
 /// What is shown of one send is one state of it, however fast it changes.
 pub async fn a_send_is_read_whole(bench: Bench<'_>) {
     if bench.restless {
@@ -143,26 +150,27 @@ pub async fn a_send_is_read_whole(bench: Bench<'_>) {
     let new = plane.notice("ada");
     plane.submit(&new).await;
     let store = plane.bench.shared();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let (reads, done) = (Cell::new(0), Cell::new(false));
     let write = async {
-        for _ in 0..60 {
+        for change in 0..READS * CHANGES {
             let attempt = plane.claim_one().await;
             let now = plane.bench.now;
             plane.finish(&attempt, again(now)).await;
+            // Whoever reads keeps up: its wake-ups are this task's too.
+            poll_fn(|_| if change < (reads.get() + 1) * CHANGES { Poll::Ready(()) } else { Poll::Pending })
+                .await;
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.set(true);
     };
     let read = async {
-        let mut reads = 0u32;
-        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+        while !done.get() {
             let detail = store.outbound().send(new.send_id.clone()).await.expect("readable").expect("there");
             let part = &detail.parts[0];
             let running = usize::from(part.state == PartState::Attempting);
             assert_eq!(detail.attempts.len() + running, part.attempt as usize, "{detail:?}");
-            reads += 1;
+            reads.set(reads.get() + 1);
         }
-        reads
     };
-    let ((), reads) = futures_util::future::join(write, read).await;
-    assert!(reads > 0);
+    futures_util::future::join(write, read).await;
+    assert!(reads.get() + 1 >= READS, "it was read while it changed: {}", reads.get());
 }

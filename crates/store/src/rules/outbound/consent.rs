@@ -48,6 +48,19 @@ pub(super) fn of(tx: &mut impl Tx, channel: &str, kind: u8, handle: &str) -> Res
     })
 }
 
+/// Where else a person can be written to.
+pub(super) fn addresses(
+    tx: &mut impl Tx,
+    person: PersonNo,
+    (channel, handle): (&str, &str),
+) -> Result<Vec<(String, String)>, Failure> {
+    let sql =
+        "SELECT channel, handle FROM consents WHERE person = ? AND to_kind = 1 ORDER BY channel, handle";
+    let mut all = tx.all(sql, values![person.0], |row| Ok((row.get::<String>(0)?, row.get::<String>(1)?)))?;
+    all.retain(|(its_channel, its)| (its_channel.as_str(), its.as_str()) != (channel, handle));
+    Ok(all)
+}
+
 /// The person of a display name, compared without regard to case.
 pub(super) fn person_named(tx: &mut impl Tx, name: &str) -> Result<Option<PersonNo>, Failure> {
     let sql = "SELECT id FROM persons WHERE name = ?";

@@ -82,27 +82,46 @@ fn stop(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure
     if speaker.known.is_none() && !heard.verified {
         return Ok(HeardOutcome::Stranger);
     }
-    let said_before = speaker
-        .known
-        .is_some_and(|known| known.state == ConsentState::Stopped && (known.proven || !heard.verified));
+    silence(tx, (&heard.channel, &heard.from.handle), speaker.known, heard)?;
+    for (channel, handle) in elsewhere(tx, speaker)? {
+        let known = consent::of(tx, &channel, 1, &handle)?;
+        silence(tx, (&channel, &handle), known, heard)?;
+    }
+    Ok(HeardOutcome::Stopped)
+}
+
+// The other addresses of who speaks, if somebody vouches for it: a forged word must not reach further than the address it names.
+fn elsewhere(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<Vec<(String, String)>, Failure> {
+    match speaker.person().filter(|_| speaker.heard.verified) {
+        Some(person) => consent::addresses(tx, person, (&speaker.heard.channel, &speaker.heard.from.handle)),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn silence(
+    tx: &mut impl Tx,
+    (channel, handle): (&str, &str),
+    known: Option<consent::Known>,
+    heard: &Heard,
+) -> Result<(), Failure> {
+    let said_before =
+        known.is_some_and(|known| known.state == ConsentState::Stopped && (known.proven || !heard.verified));
     if !said_before {
         let reason = if heard.verified {
             "the person said STOP"
         } else {
             "somebody said STOP in the person's name, and nobody vouches for who it was"
         };
-        let key = (heard.channel.as_str(), 1, heard.from.handle.as_str());
         let change = consent::Change {
             to: ConsentState::Stopped,
-            person: speaker.person(),
+            person: known.and_then(|known| known.person),
             by: &heard.channel,
             reason: Some(reason),
             proven: heard.verified,
         };
-        consent::put(tx, key, speaker.known, &change)?;
+        consent::put(tx, (channel, 1, handle), known, &change)?;
     }
-    let live =
-        tx.all(LIVE_TO, values![heard.channel, heard.from.handle, STOP_AT_ONCE], |row| row.get::<i64>(0))?;
+    let live = tx.all(LIVE_TO, values![channel, handle, STOP_AT_ONCE], |row| row.get::<i64>(0))?;
     for no in live {
         let Some(mut send) = head(tx, no)? else { continue };
         // Another one's end may have ended or opened it meanwhile.
@@ -110,7 +129,7 @@ fn stop(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure
             state::end(tx, &mut send, SendState::Refused, "the person said STOP")?;
         }
     }
-    Ok(HeardOutcome::Stopped)
+    Ok(())
 }
 
 fn start(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure> {
@@ -118,6 +137,14 @@ fn start(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failur
     let Some(known) = speaker.known.filter(|_| heard.verified) else { return Ok(HeardOutcome::Stranger) };
     if known.state == ConsentState::Stopped {
         consent::start(tx, (&heard.channel, &heard.from.handle), known)?;
+    }
+    for (channel, handle) in elsewhere(tx, speaker)? {
+        match consent::of(tx, &channel, 1, &handle)? {
+            Some(known) if known.state == ConsentState::Stopped => {
+                consent::start(tx, (&channel, &handle), known)?;
+            }
+            _ => {}
+        }
     }
     Ok(HeardOutcome::Started)
 }

@@ -1,5 +1,6 @@
 //! What each change of the outbound plane does. All conditions are checked before the first row changes.
 
+mod amend;
 mod attempt;
 mod consent;
 mod expire;
@@ -7,6 +8,7 @@ mod hear;
 mod lane;
 #[cfg(test)]
 mod plan_tests;
+mod quiet;
 pub(crate) mod reads;
 pub(crate) mod rows;
 mod state;
@@ -39,6 +41,10 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
         OutboundWrite::Finish { send, part, attempt, settle } => {
             attempt::finish(tx, (*send, *part, *attempt), settle)?
         }
+        OutboundWrite::ClaimAmends { channel, limit, until_ms } => {
+            amend::claim(tx, channel, *limit, *until_ms)?
+        }
+        OutboundWrite::Amended { send, again_ms } => amend::amended(tx, *send, *again_ms)?,
         OutboundWrite::Hear(heard) => hear::hear(tx, heard)?,
         OutboundWrite::Bounced { channel, event_id, message_id, permanent, reason } => {
             hear::bounced(tx, (channel, event_id), message_id, *permanent, reason)?
@@ -54,6 +60,9 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
         OutboundWrite::Expire { limit } => expire::expire(tx, *limit)?,
         OutboundWrite::Retry { send_id, by } => topic::retry(tx, send_id, by)?,
         OutboundWrite::Discard { send_id, by } => topic::discard(tx, send_id, by)?,
+        OutboundWrite::Wake { sends } => quiet::wake(tx, sends)?,
+        OutboundWrite::Digest { new, of } => quiet::digest(tx, new, of)?,
+        OutboundWrite::Quiet { person, quiet, by } => quiet::set(tx, *person, quiet.as_ref(), by)?,
         OutboundWrite::PairStart { code_hash, channel, to, person, expires_ms, by } => {
             let pairing = consent::Pairing { channel, to: to.as_deref(), person: *person, by };
             consent::pair_start(tx, code_hash, &pairing, *expires_ms)?
@@ -77,18 +86,19 @@ struct Head {
     to_kind: u8,
     handle: String,
     about: Option<i64>,
+    urgent: bool,
 }
 
 /// Columns of a [`Head`].
 macro_rules! head_columns {
     () => {
-        "s.no, s.send_id, s.topic_id, s.state, s.deadline_ms, s.channel, s.to_kind, s.handle, s.about"
+        "s.no, s.send_id, s.topic_id, s.state, s.deadline_ms, s.channel, s.to_kind, s.handle, s.about, s.urgent"
     };
 }
 use head_columns;
 
 /// How many columns `head_columns` names.
-const HEAD_COLUMNS: usize = 9;
+const HEAD_COLUMNS: usize = 10;
 const HEAD: &str = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.no = ?");
 const HEAD_BY_ID: &str = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.send_id = ?");
 
@@ -103,6 +113,7 @@ fn head_of(row: &dyn super::value::Row) -> Result<Head, Failure> {
         to_kind: row.get(6)?,
         handle: row.get(7)?,
         about: row.get(8)?,
+        urgent: row.get::<u8>(9)? == 1,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Hot statements find their rows by an index: SQLite's plans say so. A partial index that a statement does not name word for word
 //! is passed over in silence, and then every attempt would look through everything that was ever sent.
 
-use super::{attempt, expire, hear, lane, reads, state, strand, submit, sweep};
+use super::{amend, attempt, expire, hear, lane, quiet, reads, state, strand, submit, sweep};
 use crate::sqlite::copy::TABLES;
 use crate::sqlite::migrate::{MIGRATIONS, run};
 use rusqlite::Connection;
@@ -31,6 +31,7 @@ fn no_hot_statement_looks_through_a_table() {
     };
     let statements = [
         submit::AROUND,
+        amend::DUE,
         attempt::DUE,
         attempt::AT,
         attempt::LOST,
@@ -51,6 +52,11 @@ fn no_hot_statement_looks_through_a_table() {
         hear::OPEN,
         reads::NEXT_END,
         reads::NEXT_DUE,
+        reads::NEXT_AMEND,
+        reads::NEXT_QUIET,
+        reads::QUIET_OVER,
+        quiet::HOURS_OF,
+        quiet::MEMBERS,
         reads::TO_RELEASE,
         reads::OPEN_TOPICS,
         reads::PENDING_APPROVALS,

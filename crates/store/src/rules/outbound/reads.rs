@@ -14,6 +14,7 @@ use crate::rules::value::{AsValue, Row, Value};
 use std::borrow::Cow;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::ledger::Ledger;
+use switchboard_core::outbound::quiet::Quiet;
 use switchboard_core::outbound::send::{
     ApprovalRow, AttemptRow, ConsentRow, PartRow, SendDetail, SendFilter, SendRow, SendState, TopicRow,
 };
@@ -120,6 +121,16 @@ pub(super) const NEXT_END: &str = "SELECT min(at) FROM (
     UNION ALL SELECT min(t.deadline_ms) FROM sends s JOIN topics t ON t.topic_id = s.topic_id
         WHERE s.state = 10 AND s.state > 5 AND t.state < 3) AS ends";
 pub(super) const NEXT_DUE: &str = "SELECT min(next_ms) FROM parts WHERE channel = ? AND state = 2";
+pub(super) const NEXT_AMEND: &str =
+    "SELECT min(next_ms) FROM amends WHERE channel = ? AND next_ms IS NOT NULL";
+pub(super) const NEXT_QUIET: &str = "SELECT min(until_ms) FROM quieted WHERE digest IS NULL";
+pub(super) const QUIET_OVER: &str = concat!(
+    "SELECT ",
+    send_columns!(),
+    " FROM quieted q JOIN sends s ON s.no = q.send WHERE q.digest IS NULL AND q.until_ms <= ? ORDER BY q.until_ms, q.send LIMIT ?"
+);
+const QUIET_HOURS: &str = "SELECT p.id, p.name, q.zone, q.from_time, q.until_time FROM quiet_hours q
+    JOIN persons p ON p.id = q.person ORDER BY p.name LIMIT 10000";
 pub(super) const TO_RELEASE: &str = "SELECT s.no FROM sends s JOIN approvals a ON a.send = s.no
     WHERE s.state = 1 AND s.state < 5 AND a.state = 2
     AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 9) ORDER BY s.no LIMIT 100";
@@ -254,6 +265,26 @@ pub(crate) fn next_due(store: &impl Ask, channel: String) -> Fut<'_, Option<Wall
     Box::pin(async { Ok(first(found.await?).flatten()) })
 }
 
+pub(crate) fn next_amend(store: &impl Ask, channel: String) -> Fut<'_, Option<WallMs>> {
+    let found = store.rows(query(NEXT_AMEND, |row| row.get::<Option<WallMs>>(0)).with(&channel));
+    Box::pin(async { Ok(first(found.await?).flatten()) })
+}
+
+pub(crate) fn next_quiet(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
+    let found = store.rows(query(NEXT_QUIET, |row| row.get::<Option<WallMs>>(0)));
+    Box::pin(async { Ok(first(found.await?).flatten()) })
+}
+
+pub(crate) fn quiet_over(store: &impl Ask, now_ms: WallMs, limit: usize) -> Fut<'_, Vec<SendRow>> {
+    store.rows(query(QUIET_OVER, rows::send).with(&now_ms).with(&sql_limit(limit)))
+}
+
+pub(crate) fn quiet_hours(store: &impl Ask) -> Fut<'_, Vec<(PersonNo, String, Quiet)>> {
+    store.rows(query(QUIET_HOURS, |row| {
+        Ok((PersonNo(row.get(0)?), row.get(1)?, super::quiet::hours(row, 2)?))
+    }))
+}
+
 pub(crate) fn next_end(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
     let found = store.rows(query(NEXT_END, |row| row.get::<Option<WallMs>>(0)));
     Box::pin(async { Ok(first(found.await?).flatten()) })
@@ -306,6 +337,20 @@ macro_rules! outbound_reads {
             }
             fn next_due(&self, channel: String) -> Fut<'_, Option<WallMs>> {
                 $crate::rules::outbound::reads::next_due(self, channel)
+            }
+            fn next_amend(&self, channel: String) -> Fut<'_, Option<WallMs>> {
+                $crate::rules::outbound::reads::next_amend(self, channel)
+            }
+            fn next_quiet(&self) -> Fut<'_, Option<WallMs>> {
+                $crate::rules::outbound::reads::next_quiet(self)
+            }
+            fn quiet_over(&self, now_ms: WallMs, limit: usize) -> Fut<'_, Vec<SendRow>> {
+                $crate::rules::outbound::reads::quiet_over(self, now_ms, limit)
+            }
+            fn quiet_hours(
+                &self,
+            ) -> Fut<'_, Vec<(PersonNo, String, switchboard_core::outbound::quiet::Quiet)>> {
+                $crate::rules::outbound::reads::quiet_hours(self)
             }
             fn next_end(&self) -> Fut<'_, Option<WallMs>> {
                 $crate::rules::outbound::reads::next_end(self)

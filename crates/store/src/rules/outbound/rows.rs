@@ -159,6 +159,9 @@ macro_rules! topic_columns {
 }
 pub(crate) use topic_columns;
 
+/// How many columns [`topic_columns`] names.
+pub(crate) const TOPIC_COLUMNS: usize = 10;
+
 /// A row of [`topic_columns`], which begin at column `at`.
 pub(crate) fn topic(row: &dyn Row, at: usize) -> Result<TopicRow, Failure> {
     let text: Option<String> = row.get(at + 6)?;

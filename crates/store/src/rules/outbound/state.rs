@@ -1,7 +1,7 @@
 //! The states of a send, and what hangs on each change: the counts, the log, its parts, its topic, the floor.
 
-use super::lane;
 use super::{Head, head};
+use super::{amend, lane, quiet};
 use crate::rules::failure::Failure;
 use crate::rules::tx::{Tx, sql_limit};
 use crate::rules::value::values;
@@ -32,7 +32,7 @@ pub(super) fn set(
     count(tx, Some(from), to)?;
     send.state = to as u8;
     tx.admit("outbound.state", None, format!("{} {} {}", send.send_id, from.as_str(), to.as_str()));
-    Ok(())
+    quiet::spread(tx, send, to)
 }
 
 /// Ends a send: nothing more of it leaves, its topic closes, the next question gets the floor.
@@ -43,6 +43,8 @@ pub(super) fn end(tx: &mut impl Tx, send: &mut Head, to: SendState, reason: &str
     set(tx, send, to, Some(reason))?;
     let sql = "UPDATE approvals SET state = ? WHERE send = ? AND state = ?";
     tx.later(sql, values![ApprovalState::Void as u8, send.no, ApprovalState::Pending as u8])?;
+    amend::ended(tx, send.no)?;
+    amend::ended_about(tx, send.no)?;
     lane::promote(tx, &lane::of(send), None)?;
     close_topic(tx, send, to)
 }
@@ -102,12 +104,12 @@ fn close_topic(tx: &mut impl Tx, send: &Head, to: SendState) -> Result<(), Failu
 }
 
 pub(super) const NEXT: &str = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send
-    WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2
+    WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2 AND NOT EXISTS (SELECT 1 FROM quieted q WHERE q.send = t.send)
     ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
 /// The same, without the questions of one sender.
 pub(super) const NEXT_OF_OTHERS: &str = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send
     WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2 AND s.instance <> ?
-    ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
+    AND NOT EXISTS (SELECT 1 FROM quieted q WHERE q.send = t.send) ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
 /// Who had the floor, the latest first. A bearer is one sender, whatever names it calls itself by.
 pub(super) const HAD: &str = "SELECT s.instance FROM topics t JOIN sends s ON s.no = t.send
     WHERE t.floor = ? AND t.opened_ms IS NOT NULL ORDER BY t.opened_ms DESC, t.send DESC LIMIT ?";
@@ -120,9 +122,13 @@ pub(super) fn next_on_floor(tx: &mut impl Tx, topic: &str) -> Result<(), Failure
     if is_taken(tx, &floor)? {
         return Ok(());
     }
-    let Some(next) = next_of(tx, &floor)? else { return Ok(()) };
-    let Some(mut next) = head(tx, next)? else { return Ok(()) };
-    open(tx, &mut next)
+    while let Some(next) = next_of(tx, &floor)? {
+        let Some(mut next) = head(tx, next)? else { return Ok(()) };
+        if !quiet::hold(tx, &next)? {
+            return open(tx, &mut next);
+        }
+    }
+    Ok(())
 }
 
 // By deadline and age; a sender who had it often in a row lets others go first.
@@ -169,6 +175,9 @@ pub(super) fn go_on(tx: &mut impl Tx, send: &mut Head) -> Result<(), Failure> {
             tx.later(sql, values![TopicState::Queued as u8, topic])?;
             return set(tx, send, SendState::Queued, None);
         }
+    }
+    if quiet::hold(tx, send)? {
+        return quiet::queue(tx, send);
     }
     open(tx, send)
 }

@@ -52,9 +52,14 @@ pub(super) fn submit(tx: &mut impl Tx, new: &NewSend) -> Result<OutboundOutcome,
     if new.topic_id.is_some() {
         may_ask(tx, new)?;
     }
+    let to = (kind_number(new.to.kind), new.to.handle.as_str());
+    let quiet_ms = match person {
+        Some(_) if new.hold.is_none() => super::quiet::until(tx, &new.channel, to, new.urgent)?,
+        _ => None,
+    };
     let state = if new.hold.is_some() {
         SendState::Held
-    } else if new.topic_id.is_some() && state::is_taken(tx, &floor)? {
+    } else if quiet_ms.is_some() || (new.topic_id.is_some() && state::is_taken(tx, &floor)?) {
         SendState::Queued
     } else {
         SendState::Sending
@@ -67,6 +72,9 @@ pub(super) fn submit(tx: &mut impl Tx, new: &NewSend) -> Result<OutboundOutcome,
     state::count(tx, None, state)?;
     insert_parts(tx, new, (no, state), &around.lane)?;
     hang_on(tx, new, (no, state), &floor)?;
+    if let Some(until_ms) = quiet_ms {
+        super::quiet::keep(tx, no, until_ms)?;
+    }
     tx.admit("outbound.accepted", Some(new.instance), subject(new, state));
     Ok(OutboundOutcome::Accepted { send: no, state })
 }
@@ -222,8 +230,8 @@ fn insert(
     about: Option<i64>,
 ) -> Result<(), Failure> {
     let sql = "INSERT INTO sends (no, send_id, at_ms, instance, agent, key, digest, channel, to_kind, handle, to_text, kind, body,
-                   deadline_ms, topic_id, code, state, policy, rule, params, about, updated_ms)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                   deadline_ms, topic_id, code, state, policy, rule, params, about, updated_ms, urgent)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let rule = new.hold.as_ref().map(|hold| hold.rule.as_str());
     let (kind, message) = (kind_number(new.to.kind), message_number(new.kind));
     tx.later(
@@ -250,7 +258,8 @@ fn insert(
             rule,
             new.params,
             about,
-            tx.at_ms()
+            tx.at_ms(),
+            u8::from(new.urgent)
         ],
     )
 }
@@ -277,7 +286,7 @@ fn insert_parts(
     Ok(())
 }
 
-// Its topic and its approval.
+// Its topic, its approval, and that its message can be changed.
 fn hang_on(
     tx: &mut impl Tx,
     new: &NewSend,
@@ -296,7 +305,7 @@ fn hang_on(
         let pending = ApprovalState::Pending as u8;
         tx.later(sql, values![hold.approval_id, no, hold.rule, pending, hold.expires_ms])?;
     }
-    Ok(())
+    super::amend::remember(tx, new, no)
 }
 
 // What the log says of it: no body, and of the address only a digest.

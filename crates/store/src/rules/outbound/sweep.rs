@@ -46,6 +46,8 @@ fn erase(tx: &mut impl Tx, no: i64, topic_id: Option<&str>) -> Result<(), Failur
     tx.later(sql, values![no])?;
     tx.later("UPDATE parts SET content = ? WHERE send = ?", values![ERASED_PART, no])?;
     tx.later("DELETE FROM attempts WHERE send = ?", values![no])?;
+    tx.later("DELETE FROM amends WHERE send = ?", values![no])?;
+    tx.later("DELETE FROM quieted WHERE send = ?", values![no])?;
     if let Some(topic) = topic_id {
         let sql = "UPDATE topics SET answer = '' WHERE topic_id = ? AND answer IS NOT NULL";
         tx.later(sql, values![topic])?;

@@ -1,12 +1,14 @@
 //! What people decide about sends: answers, approvals, and taking back, trying again, giving up.
 
-use super::rows::{send_state, topic, topic_columns};
-use super::{Head, head, head_by_id, state};
+use super::rows::{part_state, send_state, topic, topic_columns};
+use super::{Head, head, head_by_id, lane, state};
 use crate::rules::failure::{Failure, Stop};
 use crate::rules::tx::{Tx, found};
 use crate::rules::value::values;
 use switchboard_core::ids::InstanceNo;
-use switchboard_core::outbound::send::{ApprovalState, SendState, TopicRow, TopicState, decision_input};
+use switchboard_core::outbound::send::{
+    ApprovalState, PartState, SendState, TopicRow, TopicState, decision_input,
+};
 use switchboard_core::outbound::write::{HeardOutcome, OutboundOutcome, SignDecision};
 use switchboard_core::write::Refusal;
 
@@ -159,6 +161,7 @@ pub(super) fn decide(
         who.via
     );
     tx.admit("outbound.decided", None, subject);
+    super::amend::ended_about(tx, send.no)?;
     if !approve {
         state::end(tx, &mut send, SendState::Refused, &format!("denied by {}", who.by))?;
     }
@@ -216,8 +219,15 @@ pub(super) fn withdraw(
 pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<OutboundOutcome, Stop> {
     let mut send = found(head_by_id(tx, send_id)?)?;
     let now = send_state(send.state)?;
+    if now == SendState::Sending {
+        return hurry(tx, &send, by);
+    }
     if !matches!(now, SendState::Dead | SendState::Unknown) {
         return Err(Refusal::TaskState { state: now.as_str() }.into());
+    }
+    // What it brought is tried again by itself.
+    if send.send_id.starts_with(switchboard_core::outbound::send::DIGEST) {
+        return Err(Refusal::TaskState { state: "a digest" }.into());
     }
     if send.deadline_ms.is_some_and(|deadline| deadline <= tx.at_ms()) {
         return Err(Refusal::DeadlinePast.into());
@@ -243,6 +253,7 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     let sql = "UPDATE parts SET state = 8, fails = 0, message_id = NULL, round = CASE WHEN attempt > 0 THEN round + 1 ELSE round END
                WHERE send = ? AND state NOT IN (3, 4)";
     tx.later(sql, values![send.no])?;
+    tx.later("UPDATE amends SET next_ms = NULL WHERE send = ?", values![send.no])?;
     tx.admit("outbound.retry", None, format!("{send_id} by={by}"));
     let has_floor = match &send.topic_id {
         Some(topic) => topic_row(tx, topic)?.is_some_and(|topic| topic.state == TopicState::Open),
@@ -254,6 +265,32 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
         state::go_on(tx, &mut send)?;
     }
     settled(&send)
+}
+
+const NEXT: &str =
+    "SELECT part, state, next_ms, (SELECT l.next_ms FROM lanes l WHERE l.lane = p.lane) FROM parts p
+                    WHERE send = ? AND state <> 4 ORDER BY part LIMIT 1";
+
+/// What waits for a later attempt is due at once, or as soon as the pace of its lane allows.
+fn hurry(tx: &mut impl Tx, send: &Head, by: &str) -> Result<OutboundOutcome, Stop> {
+    let next = tx.one(NEXT, values![send.no], |row| {
+        let pause_ms = row.get::<Option<i64>>(3)?.unwrap_or(0);
+        Ok((row.get::<u32>(0)?, part_state(row.get(1)?)?, row.get::<i64>(2)?, pause_ms))
+    })?;
+    let (part, state, next_ms, pause_ms) = found(next)?;
+    let at_ms = pause_ms.max(tx.at_ms());
+    let is = match state {
+        PartState::Due if next_ms > at_ms => None,
+        PartState::Due => Some("due as soon as it may be"),
+        PartState::Attempting => Some("being attempted"),
+        _ => Some("waiting behind another message to the same address"),
+    };
+    if let Some(state) = is {
+        return Err(Refusal::TaskState { state }.into());
+    }
+    lane::due(tx, (send.no, part), at_ms)?;
+    tx.admit("outbound.retry", None, format!("{} by={by}", send.send_id));
+    settled(send)
 }
 
 #[derive(PartialEq)]

@@ -5,9 +5,20 @@
 //!
 //! To add one: a function here, its twin, a target of the same name, a line in `Cargo.toml`.
 
+use std::sync::{Arc, OnceLock};
+use switchboard_channels::document::slack::Mrkdwn;
+use switchboard_channels::document::{Dialect, Document, Html, Limit, Plain, Telegram, render, split};
+use switchboard_channels::email::{
+    Credentials, Email, Imap, Reply, ReplyKey, Security, Server, Settings, Smtp, normalise,
+};
+use switchboard_core::SecretString;
 use switchboard_core::gid::GidCipher;
 use switchboard_core::ids::{EventId, VaultId, base32, base32_decode};
 use switchboard_core::log::Entry;
+use switchboard_core::policy::{self, Call, Policy, Verdict, cases};
+use switchboard_core::port::channel::{IncomingKind, LengthUnit};
+use switchboard_core::random::SystemEntropy;
+use switchboard_core::time::ManualClock;
 use switchboard_protocol::fence::{FenceHeader, fence as fenced};
 use switchboard_protocol::frame::client::{self, ClientFrame};
 use switchboard_protocol::frame::server::ServerFrame;
@@ -113,4 +124,116 @@ pub fn log(bytes: &[u8]) {
         entry.encode(&mut written);
     }
     assert_eq!(Entry::decode_all(&written), Some(entries));
+}
+
+/// A message for people is rendered in every dialect, whole or cut: no part is over its limit, and nothing that a reader sees is lost.
+///
+/// # Panics
+/// When the property does not hold.
+pub fn documents(bytes: &[u8]) {
+    const DIALECTS: [&dyn Dialect; 4] = [&Plain, &Html, &Mrkdwn, &Telegram];
+    const MAX: usize = 512;
+    let document = Document::parse(&String::from_utf8_lossy(bytes));
+    let seen = dense(&document.visible());
+    let has_links = document.blocks.iter().flat_map(|block| &block.spans).any(|span| span.link.is_some());
+    for dialect in DIALECTS {
+        for unit in [LengthUnit::Bytes, LengthUnit::Chars, LengthUnit::Utf16] {
+            let limit = Limit::new(MAX, unit);
+            let parts = split(&document, dialect, limit, unit == LengthUnit::Chars);
+            assert!(!parts.is_empty());
+            for part in &parts {
+                let text = render(part, dialect);
+                assert!(limit.measure(&text) <= MAX, "{unit:?}: {text:?}");
+            }
+            let kept: String = parts.iter().map(|part| dense(&part.visible())).collect();
+            // Numbers of parts, and targets of links that have no room, are added.
+            let added = has_links || (unit == LengthUnit::Chars && parts.len() > 1);
+            assert!(if added { is_within(&seen, &kept) } else { seen == kept }, "{seen:?} became {kept:?}");
+        }
+    }
+}
+
+fn dense(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// Whether `part` is `whole` with something taken out.
+fn is_within(part: &str, whole: &str) -> bool {
+    let mut rest = whole.chars();
+    part.chars().all(|wanted| rest.any(|found| found == wanted))
+}
+
+/// A mail that came in is read without panic, and what it says is bounded by what it is.
+///
+/// # Panics
+/// When the property does not hold.
+pub fn mail(bytes: &[u8]) {
+    static EMAIL: OnceLock<Email> = OnceLock::new();
+    let Some(incoming) = EMAIL.get_or_init(mailbox).read(bytes, 1_800_000_000_000) else { return };
+    assert_eq!(normalise(&incoming.from).as_deref(), Ok(incoming.from.as_str()), "an address has one form");
+    assert!(!incoming.event_id.is_empty() && incoming.references.len() <= 50, "{incoming:?}");
+    let text = match &incoming.what {
+        IncomingKind::Text { text } | IncomingKind::Bounce { reason: text, .. } => text,
+        other => panic!("no mail is {other:?}"),
+    };
+    // A byte of another character set may be several of UTF-8.
+    assert!(text.len() <= 8 * bytes.len() + 1024, "{} of {}", text.len(), bytes.len());
+}
+
+// Nothing is connected to.
+fn mailbox() -> Email {
+    let credentials = Credentials { user: "hub".into(), password: SecretString::from("hub") };
+    let server = |port| Server {
+        host: "127.0.0.1".into(),
+        port,
+        security: Security::Plain,
+        plain_allowed: false,
+        credentials: Some(credentials.clone()),
+    };
+    let settings = Settings {
+        name: "email".into(),
+        from: "hub@example.org".into(),
+        from_name: None,
+        smtp: Smtp::new(server(25)),
+        imap: Some(Imap::new(server(143))),
+        reply: Some(Reply { template: "hub+{token}@example.org".into(), key: ReplyKey::new([7; 32]) }),
+        authserv_id: Some("mx.example.org".into()),
+        ca_file: None,
+    };
+    Email::new(settings, Arc::new(ManualClock::at(0)), Arc::new(SystemEntropy))
+        .expect("the settings are good")
+}
+
+/// Rules, cases and parameters (with NUL between them) are read without panic. What is loaded decides about any parameters, twice the
+/// same, and names a rule that it has; without a rule everything is allowed.
+///
+/// # Panics
+/// When the property does not hold.
+pub fn policy(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut texts = text.splitn(3, '\0');
+    let (rules, params) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+    let policy = match Policy::load(&[("p.toml", rules)]) {
+        Ok(policy) => policy,
+        Err(faults) => {
+            assert!(!faults.is_empty() && !policy::listed(&faults).is_empty());
+            Policy::load(&[("p.toml", "")]).expect("no rule is no fault")
+        }
+    };
+    let _ = cases::load(&[("p.test.toml", texts.next().unwrap_or(rules))], &policy);
+    let given =
+        serde_json::from_str::<serde_json::Value>(params).ok().and_then(|params| params.as_object().cloned());
+    let words = ["channel", "to", "body"].map(|name| (name.to_owned(), params.into()));
+    let params = given.unwrap_or_else(|| words.into_iter().collect());
+    for tool in ["messaging.send", "bus.send", rules] {
+        let call = Call { tool, agent: "planner", params: &params };
+        let decision = policy.decide(&call);
+        let ruling = decision.verdict.ruling().map(|ruling| ruling.rule.to_string());
+        let again = policy.decide(&call).verdict.ruling().map(|ruling| ruling.rule.to_string());
+        assert_eq!(ruling, again);
+        let known = |id: &String| policy.rules().iter().any(|rule| *rule.id == **id);
+        assert!(ruling.as_ref().is_none_or(known), "{ruling:?}");
+        assert_eq!(ruling.is_none(), matches!(decision.verdict, Verdict::Allow));
+    }
+    assert!(policy.rules().iter().all(|rule| !rule.sentence().is_empty()));
 }

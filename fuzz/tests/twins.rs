@@ -55,12 +55,28 @@ proptest! {
     fn log(bytes in input()) {
         fuzz::log(&bytes);
     }
+
+    #[test]
+    fn documents(bytes in input()) {
+        fuzz::documents(&bytes);
+    }
+
+    #[test]
+    fn mail(bytes in input()) {
+        fuzz::mail(&bytes);
+    }
+
+    #[test]
+    fn policy(bytes in input()) {
+        fuzz::policy(&bytes);
+    }
 }
 
 #[test]
 fn seeds_hold() {
     for seed in seeds() {
-        for property in [fuzz::json, fuzz::frames, fuzz::texts, fuzz::fence, fuzz::log] {
+        let wire = [fuzz::json, fuzz::frames, fuzz::texts, fuzz::fence, fuzz::log];
+        for property in wire.into_iter().chain([fuzz::documents, fuzz::mail, fuzz::policy]) {
             property(&seed);
         }
     }

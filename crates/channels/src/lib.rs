@@ -8,6 +8,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod console;
+pub mod discord;
 pub mod document;
 pub mod email;
 pub mod exec;
@@ -15,6 +16,7 @@ pub mod exec;
 pub mod fake;
 pub mod guard;
 pub mod handle;
+pub mod matrix;
 pub mod message;
 pub mod retry_after;
 pub mod slack;

@@ -1,7 +1,9 @@
 //! What can be typed. Help texts, completions and manual pages are made from here.
 
+mod channel;
 mod person;
 
+pub use channel::Channel;
 pub use person::Person;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -100,6 +102,9 @@ pub enum Command {
     Questions,
     /// Answer a question that an agent asked.
     Answer(Answer),
+    /// Set up the networks on which people are reached.
+    #[command(subcommand)]
+    Channel(Channel),
     /// The channels on which people can be reached, and who can be.
     Channels,
     /// What goes out to people: where each message is, and why.
@@ -365,8 +370,8 @@ pub struct Inbox {
 /// Who sends, to whom, where.
 #[derive(Debug, Clone, Args)]
 pub struct Envelope {
-    /// The receiving agent. [default: everyone on the channel]
-    #[arg(long, value_name = "AGENT")]
+    /// The receiving agent; a person's address or, where no agent is called so, their name. [default: everyone on the channel]
+    #[arg(long, value_name = "NAME")]
     pub to: Option<String>,
     /// The receiving instance, when several run that agent.
     #[arg(long, requires = "to", value_name = "INSTANCE_ID")]
@@ -534,7 +539,7 @@ pub enum Kind {
 }
 
 /// `send`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Send {
     /// Who, to whom, where.
     #[command(flatten)]
@@ -553,7 +558,7 @@ pub struct Send {
 }
 
 /// `ask`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Ask {
     /// Who, to whom, where.
     #[command(flatten)]

@@ -1,5 +1,8 @@
 //! The channels of the configuration, put together. That each has only keys of its kind was looked at when the file was read.
 
+mod chats;
+pub mod saved;
+
 use crate::config::Config;
 use crate::config::channel::Channel as Entry;
 use crate::failure::Failure;
@@ -20,15 +23,25 @@ use switchboard_engine::outbound::registry::Registry;
 /// Adds every channel to the hub; the console is always there.
 pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
     hub.add_channel(Arc::new(Console), false).map_err(|sentence| wrong(&sentence))?;
-    // What proves that who answers has had the mail: of this hub, and the same after every start.
-    let key = hmac(&hub.installation.keys.bearer, &[b"email reply address"]);
     for entry in &config.channel {
-        let channel = made(entry, clock, ReplyKey::new(key));
-        let channel = channel.map_err(|sentence| wrong(&format!("{:?}: {sentence}", entry.name)))?;
-        hub.add_channel(channel, entry.fallback).map_err(|sentence| wrong(&sentence))?;
+        add(hub, entry, clock).map_err(|sentence| wrong(&sentence))?;
     }
     hub.channels_complete();
     Ok(())
+}
+
+/// Adds one channel to the hub.
+fn add(hub: &Arc<Hub>, entry: &Entry, clock: &Arc<dyn Clock>) -> Result<(), String> {
+    // What proves that who answers has had the mail: of this hub, and the same after every start.
+    let key = hmac(&hub.installation.keys.bearer, &[b"email reply address"]);
+    let channel = made(entry, clock, ReplyKey::new(key));
+    let channel = channel.map_err(|sentence| format!("{:?}: {sentence}", entry.name))?;
+    hub.add_channel(channel, entry.fallback)
+}
+
+/// The channel that an entry describes, good for looking at and for [`Channel::check`].
+pub fn one(entry: &Entry, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Channel>, String> {
+    made(entry, clock, ReplyKey::new([0; 32]))
 }
 
 /// Whether the configuration's channels could be put together; nothing is opened.
@@ -39,14 +52,14 @@ pub fn check(config: &Config, clock: &Arc<dyn Clock>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A channel, or what is wrong with its settings.
+pub type Made = Result<Arc<dyn Channel>, String>;
+
 /// Each configured channel, or what is wrong with it; good for looking at, since it makes no reply addresses of a hub.
-pub fn each<'c>(
-    config: &'c Config,
-    clock: &Arc<dyn Clock>,
-) -> Vec<(&'c Entry, Result<Arc<dyn Channel>, String>)> {
+pub fn each<'c>(config: &'c Config, clock: &Arc<dyn Clock>) -> Vec<(&'c Entry, Made)> {
     let registry = Registry::default();
     let one = |entry: &'c Entry| {
-        let made = made(entry, clock, ReplyKey::new([0; 32])).and_then(|channel| {
+        let made = one(entry, clock).and_then(|channel| {
             // Names and fallbacks exclude each other.
             registry.add(channel.clone(), entry.fallback).map(|()| channel)
         });
@@ -63,6 +76,10 @@ fn wrong(sentence: &str) -> Failure {
 
 fn made(entry: &Entry, clock: &Arc<dyn Clock>, reply_key: ReplyKey) -> Result<Arc<dyn Channel>, String> {
     match entry.kind.as_str() {
+        "slack" => chats::slack(entry, clock),
+        "telegram" => chats::telegram(entry, clock),
+        "discord" => chats::discord(entry, clock),
+        "matrix" => chats::matrix(entry, clock),
         "email" => email_of(entry, clock, reply_key),
         "webhook" => webhook_of(entry, clock),
         "exec" => exec_of(entry),

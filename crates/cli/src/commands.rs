@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod backup;
 pub mod bench;
+pub mod channel;
 pub mod config;
 pub mod console;
 pub mod demo;
@@ -17,6 +18,7 @@ pub mod mcp;
 pub mod people;
 pub mod person;
 pub mod policy;
+mod reach;
 pub mod restore;
 pub mod search;
 pub mod send;
@@ -52,6 +54,7 @@ pub async fn run(global: &Global, output: Output, command: Command) -> Result<()
         Command::Log(command) => log::run(global, output, &command).await,
         Command::Backup(backup) => backup::run(global, output, &backup).await,
         Command::Inbox(inbox) => inbox::run(global, output, &inbox).await,
+        Command::Channel(command) => channel::run(global, output, &command).await,
         Command::Policy(command) => policy::run(global, output, command).await,
         command => on_hub(&Api::find(global)?, output, command).await,
     }

@@ -52,17 +52,33 @@ pub struct Admin {
     pub pid: u32,
 }
 
+/// Makes a directory that nobody else may look into, if it is not there.
+pub fn make_private(dir: &Path) -> Result<(), Failure> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).map_err(|error| Failure::file(dir, &error))
+}
+
+/// Writes a file that nobody else may read, in one step: whoever reads it reads all of it.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let write = || {
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?; // mode 0600
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    };
+    write().map_err(|error| Failure::file(path, &error))
+}
+
 impl Admin {
     /// Writes `admin.json`, readable for its owner alone, in one step: whoever reads it reads all of it.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         let path = dir.join(FILE);
         let text = serde_json::json!({ "url": self.url, "token": self.token.expose(), "pid": self.pid });
-        let write = || {
-            let mut file = tempfile::Builder::new().prefix(".admin-").tempfile_in(dir)?; // mode 0600
-            file.write_all(format!("{text}\n").as_bytes())?;
-            file.persist(&path).map(drop).map_err(|error| error.error)
-        };
-        write().map_err(|error| Failure::file(&path, &error))
+        write_private(&path, format!("{text}\n").as_bytes())
     }
 
     /// Reads it; `None` when no hub has written one.

@@ -32,6 +32,9 @@ pub fn start(hub: &Arc<Hub>) {
         let own = hub.clone();
         every(&hub, hub.settings.sweep_every, async move |_: &Hub| end_outbound(&own).await).await;
     });
+    spawn(hub, "escalation", |hub| async move {
+        every(&hub, hub.settings.sweep_every, crate::outbound::escalate::climb).await;
+    });
     spawn(hub, "retention", |hub| async move { every(&hub, RETENTION_EVERY, sweep).await });
     spawn(hub, "refusals", |hub| async move { every(&hub, Duration::from_secs(1), refusals).await });
     spawn(hub, "policy", |hub| async move { every(&hub, Duration::from_secs(1), policy).await });

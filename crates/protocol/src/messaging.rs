@@ -123,6 +123,39 @@ pub struct MessageReceipt {
     /// The approval that it waits for (extension).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
+    /// Whom the question goes to when nobody answers it, in the order of their times (extension).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalation: Vec<EscalationStep>,
+    /// What it means that nobody answers in time: `deny`, `proceed`, `halt`; absent: nothing more than that (extension).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+}
+
+/// One rung of a question's chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EscalationStep {
+    /// How long after the question has got the floor, in milliseconds.
+    pub after_ms: i64,
+    /// When that is, in Unix milliseconds, as long as it is to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<i64>,
+    /// The channel on which somebody is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// Who is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Whether a task is proposed instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub task: bool,
+    /// `waiting`, `asked`, `skipped`, `proposed`.
+    pub state: String,
+    /// Why it is skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The message that it became.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_id: Option<String>,
 }
 
 impl MessageReceipt {
@@ -139,6 +172,8 @@ impl MessageReceipt {
             send_id: None,
             state: None,
             approval_id: None,
+            escalation: Vec::new(),
+            then: None,
         }
     }
 
@@ -363,6 +398,12 @@ pub struct Conversation {
     /// The answer, when there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<PersonAnswer>,
+    /// See [`MessageReceipt::escalation`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalation: Vec<EscalationStep>,
+    /// See [`MessageReceipt::then`]: what counts once the state is `expired`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
 }
 
 /// One message of a conversation.

@@ -37,6 +37,9 @@ pub struct SendView {
     /// Its topic, when it is a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic_id: Option<String>,
+    /// The topic that it asks once more, as a rung of its chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<String>,
     /// The rule that asked for an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,

@@ -2,16 +2,17 @@
 //! line on standard input is one act of a person or of the service as JSON, answered by one line of JSON.
 
 use std::io::Write as _;
-use switchboard_standin::{slack, telegram};
+use switchboard_standin::{discord, slack, telegram};
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let kind = std::env::args().nth(1).unwrap_or_default();
     match kind.as_str() {
+        "discord" => run_discord().await,
         "slack" => run_slack().await,
         "telegram" => run_telegram().await,
         _ => {
-            eprintln!("there is no stand-in {kind:?}; there are: slack, telegram");
+            eprintln!("there is no stand-in {kind:?}; there are: discord, slack, telegram");
             std::process::exit(2);
         }
     }
@@ -24,6 +25,15 @@ fn say(line: &str) -> std::io::Result<()> {
 }
 
 // Reading blocks this thread alone: a stand-in has others.
+
+async fn run_discord() -> std::io::Result<()> {
+    let discord = discord::Discord::start(discord::TOKEN).await;
+    say(&discord.api())?;
+    for line in std::io::stdin().lines() {
+        say(&discord::act(&discord, &line?).to_string())?;
+    }
+    Ok(())
+}
 
 async fn run_slack() -> std::io::Result<()> {
     let slack = slack::Slack::start("xoxb-standin", "xapp-standin", "8f742231b10e8888abcd99yyyzzz85a5").await;

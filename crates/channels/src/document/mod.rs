@@ -9,7 +9,9 @@
 //! To add a dialect: one file with a [`Dialect`]; then its row in the property tests of this folder.
 
 mod clean;
+pub mod discord;
 mod html;
+mod matrix;
 mod parse;
 mod plain;
 mod render;
@@ -20,7 +22,9 @@ mod telegram;
 mod tests;
 
 pub use clean::{clean, clean_line};
+pub use discord::Discord;
 pub use html::Html;
+pub use matrix::{Matrix, MatrixEvent, WORD_JOINER, without_mentions};
 pub use plain::Plain;
 pub use render::{Dialect, Place, render};
 pub use split::{Limit, split};

@@ -16,6 +16,8 @@ pub enum Place {
     Code,
     /// A leaf of code.
     Fence,
+    /// The text of a link that is its target: for services that make a link of it by themselves, if it is left as it is.
+    Address,
 }
 
 /// How a service writes documents. Everything is appended to `out`; what is written for a text must not depend on what stands around it.
@@ -262,6 +264,7 @@ fn place(block: &Block, span: &Span) -> Place {
     match (block.is_code(), span.style.has(Style::CODE)) {
         (true, _) => Place::Fence,
         (false, true) => Place::Code,
+        (false, false) if span.link.as_ref().is_some_and(|link| link.bare) => Place::Address,
         (false, false) => Place::Text,
     }
 }

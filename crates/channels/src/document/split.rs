@@ -186,7 +186,7 @@ fn long_links(block: &Block, dialect: &dyn Dialect, room: Room) -> Vec<usize> {
 }
 
 /// Makes the link that ends with span `last` text.
-fn unlink(block: &mut Block, last: usize, target: &str) {
+pub(super) fn unlink(block: &mut Block, last: usize, target: &str) {
     let link = block.spans[last].link.clone();
     let bare = link.as_ref().is_some_and(|link| link.bare);
     for span in block.spans[..=last].iter_mut().rev().take_while(|span| span.link == link) {

@@ -96,7 +96,7 @@ fn leads(link: &Link) -> bool {
 impl Dialect for Telegram {
     fn text(&self, text: &str, place: Place, out: &mut String) {
         match place {
-            Place::Text => running(text, out),
+            Place::Text | Place::Address => running(text, out),
             Place::Code | Place::Fence => text.chars().for_each(|c| escape(c, out)),
         }
     }

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use std::fmt::Write as _;
 use switchboard_core::port::channel::LengthUnit;
 
-const DIALECTS: [&dyn Dialect; 4] = [&Plain, &Html, &Mrkdwn, &Telegram];
+const DIALECTS: [&dyn Dialect; 7] = [&Plain, &Html, &Matrix, &MatrixEvent, &Mrkdwn, &Telegram, &Discord];
+const DISCORD: usize = 6;
 const UNITS: [LengthUnit; 3] = [LengthUnit::Bytes, LengthUnit::Chars, LengthUnit::Utf16];
 
 /// What a reader of HTML sees; fails unless every element is closed in order.
@@ -81,7 +82,8 @@ fn seen_in_slack(mrkdwn: &str) -> String {
         match c {
             GLUE => open.push(rest.next().expect("a mark")),
             '*' | '_' | '~' | '`' if rest.peek() == Some(&GLUE) && open.last() == Some(&c) => {
-                (open.pop(), rest.next());
+                open.pop();
+                rest.next();
             }
             '<' => {
                 let link: String = rest.by_ref().take_while(|c| *c != '>').collect();
@@ -106,6 +108,12 @@ fn seen_in_slack(mrkdwn: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
+/// What the dialect `which` renders of it.
+fn document(source: &str, which: usize) -> Document {
+    let document = Document::parse(source);
+    if which == DISCORD { discord::adapted(document) } else { document }
+}
+
 /// Without white space, which a cut may take.
 fn dense(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
@@ -121,7 +129,9 @@ fn hold(document: &Document, dialect: &dyn Dialect, limit: Limit, max: usize) ->
     for part in &parts {
         let text = render(part, dialect);
         assert!(limit.measure(&text) <= max, "{} of {max}: {text}", limit.measure(&text));
-        assert_eq!(dense(&seen(&render(part, &Html))), dense(&part.visible()));
+        for html in [&Html as &dyn Dialect, &Matrix] {
+            assert_eq!(dense(&seen(&render(part, html))), dense(&part.visible()));
+        }
         assert_eq!(dense(&seen_in_telegram(part)), dense(&part.visible()));
     }
     parts
@@ -385,13 +395,26 @@ proptest! {
 
     #[test]
     fn parts_are_whole_and_within_their_limit(source in source(), max in 512_usize..1200, unit in 0..3_usize, which in 0..DIALECTS.len()) {
-        let document = Document::parse(&source);
+        let document = document(&source, which);
         let parts = hold(&document, DIALECTS[which], Limit::new(max, UNITS[unit]), max);
         prop_assert_eq!(visible(&parts), dense(&document.visible()));
         for part in &parts {
             let mut code = part.clone();
             code.blocks.retain(Block::is_code);
             prop_assert_eq!(fences(&code).len() % 2, 0);
+        }
+    }
+
+    #[test]
+    fn discord_shows_what_was_written_and_nothing_else(source in source(), nested in "[>*_`~\\[\\]()!|#\n<@:. 1-]{0,300}", max in 512_usize..1200) {
+        for text in [&source, &nested] {
+            let document = document(text, DISCORD);
+            for part in split(&document, &Discord, Limit::new(max, LengthUnit::Utf16), false) {
+                let mut without_rules = part.clone();
+                without_rules.blocks.retain(|block| block.kind != Kind::Rule);
+                let seen = discord::seen(&render(&without_rules, &Discord));
+                prop_assert_eq!(seen.map(|text| dense(&text)), Ok(dense(&part.visible())));
+            }
         }
     }
 

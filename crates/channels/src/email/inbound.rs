@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::ExposeSecret as _;
-use switchboard_core::port::channel::Inbound;
+use switchboard_core::port::channel::{Inbound, Incoming};
 use switchboard_core::random::{self, Entropy};
 use switchboard_core::time::{Clock, WallMs};
 use tokio::time::{sleep, timeout};
@@ -82,6 +82,10 @@ impl Mailbox {
             sleep(self.jittered(pause)).await;
             pause = (pause * 2).min(self.imap.backoff.1);
         }
+    }
+
+    pub fn read(&self, mail: &[u8], at_ms: WallMs) -> Option<Incoming> {
+        self.reader.read(mail, at_ms).ok()
     }
 
     /// Signs in and looks at the folder, and changes nothing; or says what is wrong.

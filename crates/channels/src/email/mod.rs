@@ -31,10 +31,11 @@ use std::fmt;
 use std::sync::Arc;
 use switchboard_core::outbound::gate::Cleared;
 use switchboard_core::port::channel::{
-    AddressKind, Capabilities, Channel, Checked, Dedup, Dialect, Draft, Inbound, LengthUnit, Part, Performed,
+    AddressKind, Capabilities, Channel, Checked, Dedup, Dialect, Draft, Inbound, Incoming, LengthUnit, Part,
+    Performed,
 };
 use switchboard_core::random::Entropy;
-use switchboard_core::time::Clock;
+use switchboard_core::time::{Clock, WallMs};
 
 /// Kind of the channel.
 pub const KIND: &str = "email";
@@ -82,6 +83,15 @@ impl Email {
             name: settings.name,
             inbound,
         })
+    }
+}
+
+impl Email {
+    /// What the bytes of a mail say that arrived at `at_ms`, as it would be taken from the mailbox; `None` for what cannot be read, and where
+    /// no mailbox is read.
+    #[must_use]
+    pub fn read(&self, mail: &[u8], at_ms: WallMs) -> Option<Incoming> {
+        self.inbound.as_ref()?.read(mail, at_ms)
     }
 }
 

@@ -52,7 +52,7 @@ impl Check {
 /// Looks at everything.
 pub async fn run(global: &Global, output: Output) -> Result<(), Failure> {
     let mut checks = Vec::new();
-    let (config, valid) = match config::load(global) {
+    let (mut config, valid) = match config::load(global) {
         Ok(config) => {
             checks.push(Check::good("configuration", "valid"));
             (config, true)
@@ -66,6 +66,9 @@ pub async fn run(global: &Global, output: Output) -> Result<(), Failure> {
     if here {
         match place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new)) {
             Ok(dir) => {
+                if let Err(failure) = crate::channels::saved::extend(&mut config, &dir) {
+                    checks.push(Check::failed("saved channels", failure));
+                }
                 files(&dir, &config, &mut checks);
                 checks.extend(valid.then(|| people::policy(&config, &dir)));
             }

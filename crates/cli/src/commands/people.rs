@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use switchboard_core::time::{Clock as _, SystemClock};
 use switchboard_protocol::messaging::{
-    Channels, Conversation, ConversationGet, ConversationWithdraw, MessageReceipt, Recipient, WAIT_MS_MAX,
+    Channels, Conversation, ConversationGet, ConversationWithdraw, EscalationStep, MessageReceipt, Recipient,
+    WAIT_MS_MAX,
 };
 use switchboard_protocol::outbound::{
     AnswerTopic, Approvals, Consents, Decide, Decided, PairCode, PairStart, SendState, SendWhole, Sends,
@@ -197,7 +198,10 @@ fn ended(output: Output, found: &Conversation, waited: Duration) -> Result<(), F
             time::human(waited.as_secs()),
             found.state
         ),
-        state => format!("There is no answer: {state}{why}."),
+        state => match found.then.as_deref().filter(|_| state == "expired") {
+            Some(then) => format!("There is no answer: {state}{why}; the rules say: {then}."),
+            None => format!("There is no answer: {state}{why}."),
+        },
     };
     Err(Failure::new(Exit::No, "SB0209", message)
         .next(format!("look later: `switchboard topic {}`", found.topic_id)))
@@ -216,7 +220,7 @@ fn conversation(found: &Conversation) -> String {
             terminal::fenced(&message.text)
         );
     }
-    text
+    text + &chain(found)
 }
 
 /// `questions`.
@@ -226,6 +230,7 @@ pub async fn questions(api: &Api, output: Output) -> Result<(), Failure> {
         if found.topics.is_empty() {
             return "Nobody waits for an answer.\n".into();
         }
+        let now_ms = SystemClock::default().wall_ms();
         let rows: Vec<_> = found
             .topics
             .iter()
@@ -239,12 +244,50 @@ pub async fn questions(api: &Api, output: Output) -> Result<(), Failure> {
                     asked.map(|asked| line(&asked.from)).unwrap_or_default(),
                     asked.map(|asked| short(&asked.text)).unwrap_or_default(),
                     topic.choices.join(" / "),
+                    next_rung(topic, now_ms),
                 ]
             })
             .collect();
-        terminal::table(&["CODE", "TOPIC", "STATE", "TO", "FROM", "QUESTION", "CHOICES"], &rows)
+        terminal::table(&["CODE", "TOPIC", "STATE", "TO", "FROM", "QUESTION", "CHOICES", "NEXT"], &rows)
     });
     Ok(())
+}
+
+// Whom it goes to next when nobody answers, and when.
+fn next_rung(topic: &Conversation, now_ms: i64) -> String {
+    let Some(step) = topic.escalation.iter().find(|step| step.state == "waiting") else {
+        return String::new();
+    };
+    match step.at_ms {
+        Some(at_ms) => {
+            let wait_s = (at_ms - now_ms).max(0).unsigned_abs().div_ceil(1000);
+            format!("in {}: {}", time::human(wait_s), whom(step))
+        }
+        None => {
+            format!("{} after it is asked: {}", time::human(step.after_ms.unsigned_abs() / 1000), whom(step))
+        }
+    }
+}
+
+fn whom(step: &EscalationStep) -> String {
+    match (&step.to, &step.channel) {
+        (Some(to), Some(channel)) => format!("{} on {channel}", line(to)),
+        _ => "a task proposal".into(),
+    }
+}
+
+// What the agent knew from the start: who is asked when nobody answers, and what silence means.
+fn chain(found: &Conversation) -> String {
+    let mut text = String::new();
+    for step in &found.escalation {
+        let why = step.reason.as_deref().map_or_else(String::new, |reason| format!(" ({})", line(reason)));
+        let after = time::human(step.after_ms.unsigned_abs() / 1000);
+        let _ = writeln!(text, "  after {after}: {}, {}{why}", whom(step), step.state);
+    }
+    if let Some(then) = &found.then {
+        let _ = writeln!(text, "  with no answer in time: {}", line(then));
+    }
+    if text.is_empty() { text } else { format!("\nIf nobody answers:\n{text}") }
 }
 
 fn short(text: &str) -> String {

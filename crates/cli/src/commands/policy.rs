@@ -13,11 +13,13 @@ use switchboard_engine::policy::{Texts, read};
 use switchboard_protocol::admin::{self, PolicyExplainIn, PolicyExplained};
 
 const PATH: &str = "/admin/v1/policy";
+/// The channel that is always there.
+const CONSOLE: &str = "console";
 
 /// Runs one of them.
 pub async fn run(global: &Global, output: Output, command: Command) -> Result<(), Failure> {
     match command {
-        Command::Check { dir } => check(&directory(global, dir)?, output),
+        Command::Check { dir } => check(&directory(global, dir)?, output, channels(global).as_deref()),
         Command::Test { dir } => test(&directory(global, dir)?, output),
         Command::Show => {
             let policy: admin::Policy = Api::find(global)?.get(PATH).await?;
@@ -85,20 +87,48 @@ fn faulty(dir: &Path, output: Output, faults: &[Fault]) -> Failure {
     failure.next("correct them, and check again")
 }
 
-fn check(dir: &Path, output: Output) -> Result<(), Failure> {
+/// The names of the channels of the configuration, if it can be read.
+fn channels(global: &Global) -> Option<Vec<String>> {
+    let config = config::load(global).ok()?;
+    let named = config.channel.iter().map(|channel| channel.name.clone());
+    Some(named.chain(std::iter::once(CONSOLE.to_owned())).collect())
+}
+
+/// What may be meant, and cannot be done here: a rung on a channel that is not configured.
+fn warnings(policy: &Policy, channels: Option<&[String]>) -> Vec<String> {
+    let Some(channels) = channels else { return Vec::new() };
+    let steps = policy.rules().iter().flat_map(|rule| {
+        let steps = rule.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        steps.filter_map(move |step| Some((rule, &step.to.as_ref()?.0)))
+    });
+    let unknown = steps.filter(|(_, channel)| !channels.contains(channel));
+    unknown
+        .map(|(rule, channel)| {
+            format!(
+                "{}: no channel {channel} is configured; questions by this rule will be refused.",
+                rule.id
+            )
+        })
+        .collect()
+}
+
+fn check(dir: &Path, output: Output, channels: Option<&[String]>) -> Result<(), Failure> {
     let (policy, texts) = load(dir).map_err(|faults| faulty(dir, output, &faults))?;
     cases::load(&texts.cases, &policy).map_err(|faults| faulty(dir, output, &faults))?;
+    let warnings = warnings(&policy, channels);
     let rule =
         |rule: &Rule| json!({ "rule": &*rule.id, "kind": rule.kind.as_str(), "sentence": rule.sentence() });
     let document = json!({ "ok": true, "dir": dir.display().to_string(), "version": policy.version(),
-        "rules": policy.rules().iter().map(rule).collect::<Vec<_>>() });
+        "rules": policy.rules().iter().map(rule).collect::<Vec<_>>(), "warnings": warnings });
     output.show(&document, |_| {
         let sentences = policy.rules().iter().map(|rule| sentence(&rule.id, &rule.sentence()));
         let sentences: String = sentences.collect();
+        let warned = warnings.iter().map(|warning| format!("Warning: {}\n", terminal::line(warning)));
         format!(
-            "{}{}",
+            "{}{}{}",
             summary(policy.version(), policy.rules().len(), &dir.display().to_string()),
-            sentences
+            sentences,
+            warned.collect::<String>()
         )
     });
     Ok(())
@@ -123,9 +153,14 @@ fn test(dir: &Path, output: Output) -> Result<(), Failure> {
     let ran: Vec<(Case, Ran)> = cases.into_iter().map(|case| (case.clone(), case.run(&policy))).collect();
     let failed = ran.iter().filter(|(_, ran)| !ran.ok).count();
     let wire = |(case, ran): &(Case, Ran)| {
-        json!({ "file": case.file, "line": case.line, "name": case.name, "ok": ran.ok,
+        let mut told = json!({ "file": case.file, "line": case.line, "name": case.name, "ok": ran.ok,
             "expected": { "verdict": case.expect, "rule": case.rule },
-            "got": { "verdict": ran.got.as_str(), "rule": ran.got.ruling().map(|ruling| &*ruling.rule) } })
+            "got": { "verdict": ran.got.as_str(), "rule": ran.got.ruling().map(|ruling| &*ruling.rule) } });
+        if let Some(rule) = &case.escalate {
+            told["expected"]["escalate"] = json!(rule);
+            told["got"]["escalate"] = json!(ran.escalated.as_deref().unwrap_or_default());
+        }
+        told
     };
     let document = json!({ "ok": failed == 0, "cases": ran.iter().map(wire).collect::<Vec<_>>() });
     output.show(&document, |_| ran.iter().map(|(case, ran)| case_line(case, ran)).collect());
@@ -147,8 +182,14 @@ fn case_line(case: &Case, ran: &Ran) -> String {
     if ran.ok {
         return format!("ok      {name}\n");
     }
-    let expected = decided(&case.expect, case.rule.as_deref());
-    let got = decided(ran.got.as_str(), ran.got.ruling().map(|ruling| &*ruling.rule));
+    let mut expected = decided(&case.expect, case.rule.as_deref());
+    let mut got = decided(ran.got.as_str(), ran.got.ruling().map(|ruling| &*ruling.rule));
+    if let Some(rule) = &case.escalate {
+        let goes_on =
+            |rule: &str| if rule.is_empty() { ", no chain".into() } else { format!(", chain of {rule}") };
+        expected += &goes_on(rule);
+        got += &goes_on(ran.escalated.as_deref().unwrap_or_default());
+    }
     format!(
         "FAILED  {name} ({}, line {})\n        expected {expected}\n        got      {got}\n",
         case.file, case.line
@@ -210,13 +251,16 @@ fn explanation(explained: &PolicyExplained) -> String {
             [format!("counts for {}, together with {counted}", limit.rule), "\n".into()]
         })
         .collect();
+    let chain = explained.escalation.as_ref().map_or_else(String::new, |rule| {
+        format!("if nobody answers, it goes on as {} says\n", terminal::line(rule))
+    });
     let trace = if rows.is_empty() {
         String::new()
     } else {
         terminal::table(&["RULE", "OUTCOME", "WHAT IT SAYS"], &rows)
     };
     format!(
-        "{}: {}\nrules of version {}\n{limits}{trace}",
+        "{}: {}\nrules of version {}\n{limits}{chain}{trace}",
         explained.verdict,
         terminal::line(told),
         explained.version

@@ -1,6 +1,7 @@
 //! `switchboard send` and `switchboard ask`.
 
 use super::people;
+use super::reach::{self, Meant, Typed};
 use crate::api::Api;
 use crate::args::{Ask, Envelope, Kind, Send};
 use crate::failure::{Exit, Failure};
@@ -29,14 +30,23 @@ const STDIN_BYTES_MAX: u64 = 4 * MESSAGE_TEXT_CHARS_MAX as u64 + 16;
 
 /// Sends one message.
 pub async fn send(api: &Api, output: Output, send: &Send) -> Result<(), Failure> {
+    let said = text(&send.text)?;
     if people::is_for_person(&send.envelope, &send.reach) {
-        return people::send(api, output, send, &text(&send.text)?).await;
+        return people::send(api, output, send, &said).await;
     }
     let kind =
         send.kind.unwrap_or(if send.envelope.reply_to.is_some() { Kind::Answer } else { Kind::Finding });
     let outgoing =
-        Outgoing { envelope: &send.envelope, kind, text: &send.text, deadline: send.deadline.as_deref() };
-    let (client, stored, _) = outgoing.send(api).await?;
+        Outgoing { envelope: &send.envelope, kind, text: &said, deadline: send.deadline.as_deref() };
+    let (client, stored, _) = match outgoing.send(api).await {
+        Ok(done) => done,
+        Err(failure) => {
+            let to = (&send.envelope, &send.reach);
+            let Meant { envelope, reach } = reach::person(api, to, failure, &Typed::send(&said)).await?;
+            let send = Send { envelope, reach, ..send.clone() };
+            return people::send(api, output, &send, &said).await;
+        }
+    };
     client.close().await;
     output.show(&stored, |stored| format!("Stored as {} (position {}).\n", stored.gid, stored.seq));
     Ok(())
@@ -51,17 +61,27 @@ struct Asked {
 
 /// Sends a question and waits for its answer.
 pub async fn ask(api: &Api, output: Output, ask: &Ask) -> Result<(), Failure> {
+    let said = text(&ask.text)?;
     if people::is_for_person(&ask.envelope, &ask.reach) {
-        return people::ask(api, output, ask, &text(&ask.text)?).await;
+        return people::ask(api, output, ask, &said).await;
     }
     let timeout = time::duration("--timeout", &ask.timeout)?;
     let outgoing = Outgoing {
         envelope: &ask.envelope,
         kind: Kind::Question,
-        text: &ask.text,
+        text: &said,
         deadline: ask.deadline.as_deref(),
     };
-    let (client, question, from) = outgoing.send(api).await?;
+    let (client, question, from) = match outgoing.send(api).await {
+        Ok(sent) => sent,
+        Err(failure) => {
+            let to = (&ask.envelope, &ask.reach);
+            let typed = Typed::ask(&said, &ask.choices);
+            let Meant { envelope, reach } = reach::person(api, to, failure, &typed).await?;
+            let ask = Ask { envelope, reach, ..ask.clone() };
+            return people::ask(api, output, &ask, &said).await;
+        }
+    };
     if !output.json {
         terminal::note(&format!("Stored as {}; waiting for the answer.", question.gid));
     }
@@ -130,11 +150,10 @@ impl Outgoing<'_> {
     /// Announces the sender, sends, and keeps the connection; also how the sender is called.
     async fn send(&self, api: &Api) -> Result<(Client, Stored<'static>, String), Failure> {
         let deadline = self.deadline.map(|text| time::duration("--deadline", text)).transpose()?;
-        let text = text(self.text)?;
         let who = messages::whoami(api).await?;
         let network = messages::network(&who, &self.envelope.place)?;
         let from = self.envelope.sender.clone().unwrap_or_else(|| name(api, &who));
-        let message = self.message(network, &from, &text, deadline);
+        let message = self.message(network, &from, self.text, deadline);
         message.validate().map_err(|invalid| Failure::from(switchboard_client::Error::Invalid(invalid)))?;
         let client = announced(api, &who, &from, home(&who, &message.network)?).await?;
         let stored = api.failing(client.send(&message).await)?;

@@ -1,7 +1,7 @@
 //! `switchboard serve`: the hub, until somebody ends it.
 
 use crate::args::{Global, Serve};
-use crate::channels;
+use crate::channels::{self, saved};
 use crate::config::{self, Config};
 use crate::connect;
 use crate::embedded::{self, DRAIN, Embedded};
@@ -52,8 +52,9 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("--log: {error}.")))?;
     // Before anything is opened: a mistake in the file changes nothing.
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    channels::check(&config, &clock)?;
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
+    saved::extend(&mut config, &dir)?;
+    channels::check(&config, &clock)?;
     let (policies, must_exist) = config::policy_dir(&config, &dir);
     if must_exist && !policies.is_dir() {
         let message =
@@ -94,6 +95,8 @@ async fn until_ended(
     let admin =
         Admin { url: embedded.local_url.clone(), token: embedded.token.clone(), pid: std::process::id() };
     admin.write(dir)?;
+    let following = saved::follow(embedded.hub.clone(), dir.to_owned(), Arc::new(SystemClock::default()));
+    tokio::spawn(following);
     let first = embedded.first_agent().await?;
     let console = if first.is_some() { Some(embedded.console_link().await?) } else { None };
     output.show(&ready(dir, &embedded, first, console), text);

@@ -18,10 +18,40 @@ pub(super) const SECTION: &str = "channel";
 pub struct Channel {
     /// What callers put in `channel`: a-z, 0-9, - and _.
     pub name: String,
-    /// `email`, `webhook` or `exec`.
+    /// `slack`, `telegram`, `discord`, `matrix`, `email`, `webhook` or `exec`.
     pub kind: String,
     /// Whether it takes what is addressed to a name that no channel has. It is then not listed.
     pub fallback: bool,
+    /// slack, telegram, discord, matrix: the variable that holds the bot's token.
+    pub token_env: Option<String>,
+    /// slack, telegram, discord, matrix: the file (mode 0600) that holds it.
+    pub token_file: Option<String>,
+    /// slack: the variable that holds the app's token, for Socket Mode.
+    pub app_token_env: Option<String>,
+    /// slack: the file (mode 0600) that holds it.
+    pub app_token_file: Option<String>,
+    /// slack: the variable that holds the signing secret, for events by HTTP.
+    pub signing_secret_env: Option<String>,
+    /// slack: the file (mode 0600) that holds it.
+    pub signing_secret_file: Option<String>,
+    /// telegram: the public address under which Telegram posts to this hub.
+    pub webhook_url: Option<String>,
+    /// telegram: the variable that holds what Telegram shows with each post.
+    pub webhook_secret_env: Option<String>,
+    /// telegram: the file (mode 0600) that holds it.
+    pub webhook_secret_file: Option<String>,
+    /// telegram: whether a webhook that somebody else has set is removed.
+    pub remove_webhook: bool,
+    /// slack, telegram, discord: where the service's interface is, if not at the service itself.
+    pub api_url: Option<String>,
+    /// discord: whether messages of shared channels come in that neither mention the bot nor answer it.
+    pub message_content: bool,
+    /// matrix: the homeserver, `https://HOST`.
+    pub homeserver: Option<String>,
+    /// matrix: the servers whose people may invite the account; absent: its own.
+    pub invite_servers: Option<Vec<String>>,
+    /// matrix: whether the homeserver may be reached without TLS beyond this machine.
+    pub plain_allowed: bool,
     /// email: where mail goes out, `smtps://HOST`, `smtp://HOST` (with STARTTLS) or, on this machine, `smtp+plain://HOST:PORT`.
     pub smtp_url: Option<String>,
     /// email: where answers are read, `imaps://HOST`, `imap://HOST` (with STARTTLS) or, on this machine, `imap+plain://HOST:PORT`.
@@ -36,7 +66,7 @@ pub struct Channel {
     pub password_env: Option<String>,
     /// email: the file (mode 0600) that holds its password.
     pub password_file: Option<String>,
-    /// email, webhook: a PEM file with the authority of the servers' certificates, if the system does not know it.
+    /// email, webhook, telegram, matrix: a PEM file with the authority of the servers' certificates, if the system does not know it.
     pub ca_file: Option<String>,
     /// email: the folder that answers arrive in.
     pub folder: Option<String>,
@@ -93,10 +123,129 @@ const FALLBACK: Key = key(
     ],
     "false",
 );
+const API_URL: Key = key(
+    "api_url",
+    &[" Where the service's interface is, if not at the service itself."],
+    "\"https://api.example.org\"",
+);
+const CA_FILE: Key = key(
+    "ca_file",
+    &[" A PEM file with the authority of the service's certificate, if the system does not know it."],
+    "\"/etc/switchboard/ca.pem\"",
+);
 const TIMEOUT: &[&str] = &[" Seconds that one attempt may take, 1 to 55."];
 
 /// All kinds but the console, which is always there.
 pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "slack",
+        doc: "People in Slack: direct messages and channels, with buttons.",
+        example: "slack",
+        keys: &[
+            key(
+                "token_env",
+                &[" The variable that holds the bot's token, `xoxb-…`; or the file (mode 0600)."],
+                "\"SLACK_BOT_TOKEN\"",
+            ),
+            key("token_file", &[], "\"/etc/switchboard/slack-bot-token\""),
+            key(
+                "app_token_env",
+                &[
+                    " The variable that holds the app's token, `xapp-…`, for Socket Mode (nothing has to be reachable from outside); or the file.",
+                ],
+                "\"SLACK_APP_TOKEN\"",
+            ),
+            key("app_token_file", &[], "\"/etc/switchboard/slack-app-token\""),
+            key(
+                "signing_secret_env",
+                &[" Or the signing secret, for events that Slack posts to /v1/channels/NAME/push."],
+                "\"SLACK_SIGNING_SECRET\"",
+            ),
+            key("signing_secret_file", &[], "\"/etc/switchboard/slack-signing-secret\""),
+            API_URL,
+            FALLBACK,
+        ],
+    },
+    Kind {
+        name: "telegram",
+        doc: "People in Telegram, by a bot.",
+        example: "telegram",
+        keys: &[
+            key(
+                "token_env",
+                &[" The variable that holds the bot's token; or the file (mode 0600)."],
+                "\"TELEGRAM_TOKEN\"",
+            ),
+            key("token_file", &[], "\"/etc/switchboard/telegram-token\""),
+            key(
+                "webhook_url",
+                &[
+                    " Where Telegram posts what people write, `https://HUB/v1/channels/NAME/push`; without it the hub asks",
+                    " Telegram for it.",
+                ],
+                "\"https://hub.example.org/v1/channels/telegram/push\"",
+            ),
+            key(
+                "webhook_secret_env",
+                &[" What Telegram shows with each post; or the file."],
+                "\"TELEGRAM_WEBHOOK_SECRET\"",
+            ),
+            key("webhook_secret_file", &[], "\"/etc/switchboard/telegram-webhook-secret\""),
+            key("remove_webhook", &[" Whether a webhook that somebody else has set is removed."], "false"),
+            CA_FILE,
+            API_URL,
+            FALLBACK,
+        ],
+    },
+    Kind {
+        name: "discord",
+        doc: "People and channels on Discord, by a bot.",
+        example: "discord",
+        keys: &[
+            key(
+                "token_env",
+                &[" The variable that holds the bot's token; or the file (mode 0600)."],
+                "\"DISCORD_TOKEN\"",
+            ),
+            key("token_file", &[], "\"/etc/switchboard/discord-token\""),
+            key(
+                "message_content",
+                &[
+                    " Whether the bot reads shared channels beyond mentions and replies; needs the intent of that name.",
+                ],
+                "false",
+            ),
+            API_URL,
+            FALLBACK,
+            key("timeout_s", TIMEOUT, "20"),
+        ],
+    },
+    Kind {
+        name: "matrix",
+        doc: "People and rooms on Matrix; encrypted rooms are refused.",
+        example: "matrix",
+        keys: &[
+            key("homeserver", &[" The homeserver."], "\"https://matrix.example.org\""),
+            key(
+                "token_env",
+                &[" The variable that holds the account's access token; or the file (mode 0600)."],
+                "\"MATRIX_TOKEN\"",
+            ),
+            key("token_file", &[], "\"/etc/switchboard/matrix-token\""),
+            key(
+                "invite_servers",
+                &[" The servers whose people may invite the account; without it its own. `[\"*\"]`: all."],
+                "[\"example.org\"]",
+            ),
+            key(
+                "plain_allowed",
+                &[" Whether the homeserver may be reached without TLS beyond this machine."],
+                "false",
+            ),
+            CA_FILE,
+            FALLBACK,
+        ],
+    },
     Kind {
         name: "email",
         doc: "People by mail; answers come back to a mailbox.",
@@ -276,7 +425,7 @@ fn without_kind(keys: &DeTable<'_>) -> String {
     }
 }
 
-fn no_kind(typed: &str) -> String {
+pub(crate) fn no_kind(typed: &str) -> String {
     match nearest(typed, KINDS.iter().map(|kind| kind.name)) {
         Some(meant) => format!("there is no kind of channel {typed:?}; did you mean {meant:?}?"),
         None if typed == "console" => "the console is always there: leave this [[channel]] out".to_owned(),
@@ -337,7 +486,7 @@ mod tests {
             .collect();
         let config = crate::config::parse("example", &text, std::iter::empty()).unwrap();
         let kinds: Vec<&str> = config.channel.iter().map(|channel| channel.kind.as_str()).collect();
-        assert_eq!(kinds, ["email", "webhook", "exec"]);
+        assert_eq!(kinds, ["slack", "telegram", "discord", "matrix", "email", "webhook", "exec"]);
         assert!(config.channel.iter().all(|channel| {
             !(channel.fallback
                 || channel.relay_dedups
@@ -373,10 +522,14 @@ mod tests {
             "hub.toml, line 1: `knd` is no key of [[channel]]; did you mean `kind`?"
         );
         assert!(
-            refused("[[channel]]\nname = \"x\"\n")
-                .ends_with("needs a `kind`; there are: email, webhook, exec")
+            refused("[[channel]]\nname = \"x\"\n").ends_with(
+                "needs a `kind`; there are: slack, telegram, discord, matrix, email, webhook, exec"
+            )
         );
-        assert!(refused("[[channel]]\nkind = \"pigeon\"\n").ends_with("; there are: email, webhook, exec"));
+        assert!(
+            refused("[[channel]]\nkind = \"pigeon\"\n")
+                .ends_with("; there are: slack, telegram, discord, matrix, email, webhook, exec")
+        );
         assert!(refused("[[channel]]\nkind = \"console\"\n").contains("always there"));
         assert!(refused("[[channel]]\nkind = 3\n").starts_with("hub.toml, line 2: "));
         assert_eq!(

@@ -96,6 +96,31 @@ fn test_runs_the_cases_and_shows_what_differs() {
 }
 
 #[test]
+fn chains_are_checked_against_the_configuration_and_tested_like_verdicts() {
+    let temp = temp();
+    let dir = temp.path().join("chains");
+    std::fs::create_dir(&dir).unwrap();
+    let rule = "[[escalate]]\nname = \"duty\"\ntool = \"messaging.send\"\nthen = \"halt\"\nrungs = [\
+        { after = \"5m\", channel = \"console\", to = \"Ada\" }, { after = \"10m\", channel = \"pager\", to = \"7\" }]\n";
+    std::fs::write(dir.join("duty.toml"), rule).unwrap();
+    let case = "[[case]]\nname = \"duty\"\ncall = { to = \"ben\" }\nexpect = \"allow\"\nescalate = \"\"\n";
+    std::fs::write(dir.join("a.test.toml"), case).unwrap();
+    let checked = policy(&["check"], &dir);
+    assert!(checked.code == 0 && checked.stdout.contains("after 10m to 7 on pager"), "{checked:?}");
+    let warnings = document(&policy(&["check", "--json"], &dir))["warnings"].clone();
+    let said = warnings[0].as_str().unwrap();
+    assert!(
+        warnings.as_array().unwrap().len() == 1
+            && said.starts_with("duty.toml#escalate:duty: no channel pager"),
+        "{warnings}"
+    );
+    assert!(checked.stdout.contains(&format!("Warning: {said}")), "{checked:?}");
+    let tested = policy(&["test"], &dir);
+    let expected = "expected allow, no chain\n        got      allow, chain of duty.toml#escalate:duty\n";
+    assert!(tested.code == 1 && tested.stdout.contains(expected), "{tested:?}");
+}
+
+#[test]
 fn faulty_rules_stop_the_start_and_every_fault_is_named() {
     let temp = temp();
     let dir = rules(temp.path());

@@ -61,6 +61,8 @@ pub struct Question {
     pub choices: Vec<Foreign>,
     /// Longest answer, in characters.
     pub chars_max: usize,
+    /// Whom it goes to next when nobody answers, and when.
+    pub next: Option<Foreign>,
 }
 
 /// A question that was answered.

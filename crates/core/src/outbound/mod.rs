@@ -12,6 +12,7 @@ pub const TEXT_KEEP_MS: WallMs = 30 * DAY_MS;
 pub const HEARD_KEEP_MS: WallMs = 90 * DAY_MS;
 
 pub mod audit;
+pub mod escalate;
 pub mod floor;
 pub mod gate;
 pub mod limit;

@@ -1,5 +1,6 @@
 //! A send and what hangs on it, as the store keeps and shows them.
 
+use super::escalate::{RungRow, Then};
 use crate::ids::{InstanceNo, PersonNo};
 use crate::port::channel::{Address, MessageKind, Part};
 use crate::time::WallMs;
@@ -184,6 +185,8 @@ pub struct SendRow {
     pub params: String,
     /// The send that this one asks an approval for.
     pub about: Option<i64>,
+    /// The topic that this one asks once more, as a rung of its chain.
+    pub asks: Option<String>,
     /// When its state last changed.
     pub updated_ms: WallMs,
 }
@@ -286,6 +289,10 @@ pub struct TopicRow {
     pub deadline_ms: Option<WallMs>,
     /// When it got the floor.
     pub opened_ms: Option<WallMs>,
+    /// The rule that its chain comes from, if it has one.
+    pub escalated_by: Option<String>,
+    /// What it means that nobody answers.
+    pub then: Option<Then>,
     /// The answer.
     pub answer: Option<AnswerRow>,
 }
@@ -510,6 +517,8 @@ pub struct SendDetail {
     pub attempts: Vec<AttemptRow>,
     /// Its topic.
     pub topic: Option<TopicRow>,
+    /// The rungs of its chain, in order.
+    pub rungs: Vec<RungRow>,
     /// Its approval.
     pub approval: Option<ApprovalRow>,
 }

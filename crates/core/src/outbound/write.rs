@@ -1,6 +1,7 @@
 //! Changes of the outbound plane, as data: the store applies each inside its transaction, where alone it is known whether a key was
 //! used, a limit is left, a person has said STOP, or an attempt is still the last one.
 
+use super::escalate::{NewChain, RungRow, Then};
 use super::limit::Rate;
 use super::quiet::Quiet;
 use super::send::{ApprovalRow, ApprovalState, ConsentState, SendRow, SendState, TopicRow};
@@ -53,6 +54,8 @@ pub struct NewSend {
     pub about: Option<String>,
     /// Whether its message can be changed once it was sent, and so shows how what it asked has ended.
     pub amends: bool,
+    /// Whom it goes to when nobody answers; questions only.
+    pub chain: Option<NewChain>,
     /// Whether quiet hours do not hold it back.
     pub urgent: bool,
 }
@@ -238,6 +241,16 @@ pub enum OutboundWrite {
         /// When it is tried again; `None`: no more.
         again_ms: Option<WallMs>,
     },
+    /// A rung whose time has come: its message is accepted like any other, or it is skipped. Nothing happens when it is not due, not any
+    /// more, or its question has ended. → [`OutboundOutcome::Climbed`].
+    Climb {
+        /// The question's topic.
+        topic_id: String,
+        /// The rung.
+        rung: u32,
+        /// Why it is skipped, if something outside of the store is in its way.
+        skip: Option<String>,
+    },
     /// Something came in. → [`OutboundOutcome::Heard`].
     Hear(Box<Heard>),
     /// A message turned out not to have arrived. → [`OutboundOutcome::Heard`].
@@ -375,6 +388,10 @@ pub struct Carried {
     pub message_id: Option<String>,
     /// The approval that it waits, or waited, for.
     pub approval_id: Option<String>,
+    /// The rungs of its chain.
+    pub rungs: Vec<RungRow>,
+    /// What silence means.
+    pub then: Option<Then>,
 }
 
 /// What a change did.
@@ -393,6 +410,8 @@ pub enum OutboundOutcome {
     Claimed(Vec<Claimed>),
     /// These messages are the caller's to change.
     Amends(Vec<Amend>),
+    /// The rung is there now; `None` when nothing changed.
+    Climbed(Option<RungRow>),
     /// So many attempts were lost, or sends go on.
     Recovered(usize),
     /// These are held; as many as the limit means that there may be more.
@@ -455,7 +474,7 @@ pub struct Amend {
     pub fails: u32,
     /// How often a person had the part sent again.
     pub round: u32,
-    /// The question's topic.
+    /// The topic of the question that it asks.
     pub topic: Option<TopicRow>,
     /// The approval that was asked for.
     pub approval: Option<ApprovalRow>,
@@ -526,6 +545,7 @@ impl OutboundWrite {
             Self::Finish { .. } => "outbound.finish",
             Self::ClaimAmends { .. } => "outbound.claim_amends",
             Self::Amended { .. } => "outbound.amended",
+            Self::Climb { .. } => "outbound.climb",
             Self::Hear(_) => "outbound.hear",
             Self::Bounced { .. } => "outbound.bounce",
             Self::Answer { .. } => "outbound.answer",
@@ -548,12 +568,17 @@ impl OutboundWrite {
     pub fn size(&self) -> usize {
         match self {
             Self::Submit(send) | Self::Digest { new: send, .. } => {
-                let parts =
-                    send.parts.iter().map(|part| part.text.len() + part.html.as_ref().map_or(0, String::len));
-                send.body.len() + send.params.len() + parts.sum::<usize>()
+                let rungs =
+                    send.chain.iter().flat_map(|chain| &chain.rungs).filter_map(|rung| rung.ask.as_ref());
+                let rungs: usize = rungs.map(|ask| ask.params.len() + bytes_of(&ask.parts)).sum();
+                send.body.len() + send.params.len() + bytes_of(&send.parts) + rungs
             }
             Self::Answer { text, .. } => text.len(),
             _ => 256,
         }
     }
+}
+
+fn bytes_of(parts: &[Part]) -> usize {
+    parts.iter().map(|part| part.text.len() + part.html.as_ref().map_or(0, String::len)).sum()
 }

@@ -7,6 +7,7 @@
 //! call = { agent = "planner", channel = "slack", to = "#ops", body = "the password is …" }
 //! expect = "deny"                               # allow, hold or deny
 //! rule = "words.toml#deny_keyword:passwords"    # optional: who decides
+//! escalate = "people.toml#escalate:night"       # optional: whose rungs it gets; "" for none
 //! ```
 
 use super::fault::Fault;
@@ -42,6 +43,8 @@ pub struct Case {
     pub expect: String,
     /// The rule that must decide.
     pub rule: Option<String>,
+    /// The rule that must say whom the question goes to; empty when none may.
+    pub escalate: Option<String>,
 }
 
 /// What came of a case.
@@ -49,6 +52,8 @@ pub struct Case {
 pub struct Ran {
     /// What was decided.
     pub got: Verdict,
+    /// The rule that says whom the question goes to.
+    pub escalated: Option<std::sync::Arc<str>>,
     /// Whether that is what the case expects.
     pub ok: bool,
 }
@@ -58,10 +63,13 @@ impl Case {
     #[must_use]
     pub fn run(&self, policy: &Policy) -> Ran {
         let call = Call { tool: &self.tool, agent: &self.agent, params: &self.params };
-        let got = policy.decide(&call).verdict;
+        let decision = policy.decide(&call);
+        let (got, escalated) = (decision.verdict, decision.escalation.map(|found| found.rule));
         let decided = got.ruling().map(|ruling| &*ruling.rule);
         let by_rule = self.rule.as_deref().is_none_or(|rule| decided == Some(rule));
-        Ran { ok: got.as_str() == self.expect && by_rule, got }
+        let told = escalated.as_deref().unwrap_or_default();
+        let goes_on = self.escalate.as_deref().is_none_or(|rule| rule == told);
+        Ran { ok: got.as_str() == self.expect && by_rule && goes_on, got, escalated }
     }
 }
 
@@ -128,6 +136,7 @@ fn case(reading: &mut Reading<'_>, file: &str, item: &Spanned<DeValue<'_>>, poli
         params: Map::new(),
         expect: String::new(),
         rule: None,
+        escalate: None,
     };
     let before = reading.faults.len();
     for (key, value) in table {
@@ -148,6 +157,15 @@ fn case(reading: &mut Reading<'_>, file: &str, item: &Spanned<DeValue<'_>>, poli
                     "There is no such rule; `switchboard policy check` lists them.",
                 );
             }
+            ("escalate", DeValue::String(rule))
+                if rule.is_empty() || policy.rules().iter().any(|known| *known.id == **rule) =>
+            {
+                case.escalate = Some(rule.to_string());
+            }
+            ("escalate", _) => {
+                let message = "There is no such rule; write the name of a rule, or \"\" for none.";
+                reading.fault(at, "case.escalate", message);
+            }
             ("call", DeValue::Table(call)) => fill(reading, &mut case, call),
             ("name" | "call", _) => {
                 reading.fault(
@@ -157,7 +175,7 @@ fn case(reading: &mut Reading<'_>, file: &str, item: &Spanned<DeValue<'_>>, poli
                 );
             }
             (other, _) => {
-                let message = "There is no such field; there are: name, call, expect, rule.";
+                let message = "There is no such field; there are: name, call, expect, rule, escalate.";
                 reading.fault(key.span().start, format!("case.{}", other.escape_debug()), message);
             }
         }

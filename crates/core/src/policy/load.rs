@@ -2,6 +2,7 @@
 //! faults are told at once.
 
 use super::fault::Fault;
+use super::ladder::Ladder;
 use super::normalise::normalise;
 use super::rule::{How, Kind, Per, Rate, Rule, Test};
 use super::screen::check_pattern;
@@ -30,7 +31,7 @@ pub const CALLS_MAX: u32 = 1_000_000;
 /// Longest interval of a rate limit: 31 days.
 pub const INTERVAL_MAX: Duration = Duration::from_hours(31 * 24);
 
-type Value<'t> = toml::Spanned<DeValue<'t>>;
+pub(super) type Value<'t> = toml::Spanned<DeValue<'t>>;
 
 /// The fields that a table of this kind may have.
 const fn fields(kind: Kind) -> &'static [&'static str] {
@@ -44,6 +45,9 @@ const fn fields(kind: Kind) -> &'static [&'static str] {
         Kind::Urgent => &["tool", "param", "equals", "contains", "pattern", "name", "reason"],
         Kind::RequireApproval => {
             &["tool", "param", "equals", "contains", "pattern", "negate", "name", "reason"]
+        }
+        Kind::Escalate => {
+            &["tool", "param", "equals", "contains", "pattern", "negate", "rungs", "then", "name", "reason"]
         }
     }
 }
@@ -146,7 +150,7 @@ fn no_kind() -> String {
 }
 
 /// One entry of a list of rules.
-struct Entry<'r, 'f, 't> {
+pub(super) struct Entry<'r, 'f, 't> {
     reading: &'r mut Reading<'f>,
     kind: Kind,
     at: usize,
@@ -170,24 +174,25 @@ fn rule<'t>(reading: &mut Reading<'_>, kind: Kind, nth: usize, item: &'t Value<'
     entry.refuse_unknown();
     let name = entry.name().unwrap_or_else(|| nth.to_string());
     let reason = entry.reason();
+    let ladder = if kind == Kind::Escalate { entry.ladder().map(Arc::<Ladder>::new) } else { None };
     let (tool, test, rate) = match entry.table {
         None => entry.short(item)?,
         Some(_) => entry.body()?,
     };
     let is_good = entry.reading.faults.len() == before;
     let id = format!("{file}#{kind}:{name}").into();
-    is_good.then_some(Rule { id, kind, tool, test, rate, reason, line })
+    is_good.then_some(Rule { id, kind, tool, test, rate, ladder, reason, line })
 }
 
 type Body = (Option<&'static Tool>, Test, Option<Rate>);
 
 impl<'t> Entry<'_, '_, 't> {
-    fn fault(&mut self, at: usize, field: &str, message: impl Into<String>) {
+    pub(super) fn fault(&mut self, at: usize, field: &str, message: impl Into<String>) {
         let field = if field.is_empty() { self.kind.to_string() } else { format!("{}.{field}", self.kind) };
         self.reading.fault(at, field, message);
     }
 
-    fn get(&self, name: &str) -> Option<&'t Value<'t>> {
+    pub(super) fn get(&self, name: &str) -> Option<&'t Value<'t>> {
         self.table?.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
     }
 
@@ -205,7 +210,7 @@ impl<'t> Entry<'_, '_, 't> {
         }
     }
 
-    fn needed(&mut self, name: &str) -> Option<&'t Value<'t>> {
+    pub(super) fn needed(&mut self, name: &str) -> Option<&'t Value<'t>> {
         let value = self.get(name);
         if value.is_none() {
             self.fault(self.at, name, "The field is missing; write it.");
@@ -214,7 +219,7 @@ impl<'t> Entry<'_, '_, 't> {
     }
 
     /// A text: visible, bounded, without blanks around it.
-    fn text(&mut self, name: &str, value: &'t Value<'t>) -> Option<&'t str> {
+    pub(super) fn text(&mut self, name: &str, value: &'t Value<'t>) -> Option<&'t str> {
         let at = value.span().start;
         match value.get_ref() {
             DeValue::String(text) if self.is_good_text(at, name, text) => Some(text),
@@ -263,8 +268,10 @@ impl<'t> Entry<'_, '_, 't> {
             Kind::RateLimitTool => (Some(Test::Always), self.rate()),
             Kind::AllowToolParam => (self.unlisted(tool), None),
             Kind::DenyToolParam | Kind::DenyToolParamMatching | Kind::Urgent => (self.compared(tool), None),
-            Kind::RequireApproval if self.has_matcher() => (self.compared(tool), None),
-            Kind::DenyTool | Kind::DenyKeyword | Kind::RequireApproval => (Some(Test::Always), None),
+            Kind::RequireApproval | Kind::Escalate if self.has_matcher() => (self.compared(tool), None),
+            Kind::DenyTool | Kind::DenyKeyword | Kind::RequireApproval | Kind::Escalate => {
+                (Some(Test::Always), None)
+            }
         };
         if self.kind == Kind::RateLimitTool && rate.is_none() {
             return None;

@@ -1,5 +1,5 @@
-//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition, except for the one
-//! that names what is urgent enough for quiet hours; with no rule everything is allowed.
+//! Policy: what agents may do with the tools that reach people, as rules in TOML files. Every rule is a prohibition, except for two: one
+//! names what is urgent enough for quiet hours, one says whom a question goes to when nobody answers; with no rule everything is allowed.
 //!
 //! [`Policy::load`] reads files strictly, [`Policy::decide`] is one pure function from a call to a [`Decision`], [`Policy::explain`]
 //! says what each rule thought of it. Nothing here reads a file, a clock or a counter: limits are only named, and consumed elsewhere
@@ -14,6 +14,7 @@
 
 pub mod cases;
 mod fault;
+mod ladder;
 mod load;
 pub mod normalise;
 mod rule;
@@ -24,6 +25,7 @@ pub mod tools;
 mod tests;
 
 pub use fault::{Fault, listed};
+pub use ladder::{Ladder, Step};
 pub use load::{
     CALLS_MAX, FILE_BYTES_MAX, FILES_MAX, INTERVAL_MAX, NAME_CHARS_MAX, REASON_CHARS_MAX, RULES_MAX,
     VALUE_BYTES_MAX, VALUES_MAX,
@@ -146,6 +148,17 @@ pub struct Decision {
     pub limits: Vec<Limit>,
     /// Whether quiet hours do not hold it back.
     pub urgent: bool,
+    /// Whom it goes to when nobody answers, if it is a question and a rule says so: the first one counts.
+    pub escalation: Option<Escalation>,
+}
+
+/// A rule that says whom a question goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Escalation {
+    /// The rule's id.
+    pub rule: Arc<str>,
+    /// What it says.
+    pub ladder: Arc<Ladder>,
 }
 
 /// What one rule says of a call.
@@ -163,10 +176,12 @@ pub enum Outcome {
     Urgent(Option<&'static str>),
     /// It refuses it, because of this parameter.
     Denied(Option<&'static str>),
+    /// It says whom the question goes to, because of this parameter.
+    Escalated(Option<&'static str>),
 }
 
 impl Outcome {
-    /// `other_tool`, `passed`, `counted`, `held`, `urgent` or `denied`.
+    /// `other_tool`, `passed`, `counted`, `held`, `urgent`, `denied` or `escalated`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -176,6 +191,7 @@ impl Outcome {
             Self::Held(_) => "held",
             Self::Urgent(_) => "urgent",
             Self::Denied(_) => "denied",
+            Self::Escalated(_) => "escalated",
         }
     }
 }
@@ -250,7 +266,8 @@ impl Policy {
     /// Decides. Pure: the same policy says the same of the same call.
     #[must_use]
     pub fn decide(&self, call: &Call<'_>) -> Decision {
-        let (mut denied, mut held, mut limits, mut urgent) = (None, None, Vec::new(), false);
+        let (mut denied, mut held, mut limits) = (None, None, Vec::new());
+        let (mut urgent, mut escalation) = (false, None);
         for (rule, outcome) in self.outcomes(call) {
             match outcome {
                 Outcome::Denied(param) if denied.is_none() => denied = Some(ruling(rule, param)),
@@ -258,6 +275,10 @@ impl Policy {
                 Outcome::Urgent(_) => urgent = true,
                 Outcome::Counted => {
                     limits.extend(rule.rate.map(|rate| Limit { rule: Arc::clone(&rule.id), rate }));
+                }
+                Outcome::Escalated(_) if escalation.is_none() => {
+                    let of = |ladder: &Arc<Ladder>| (Arc::clone(&rule.id), Arc::clone(ladder));
+                    escalation = rule.ladder.as_ref().map(of);
                 }
                 _ => {}
             }
@@ -267,7 +288,8 @@ impl Policy {
             (None, Some(ruling)) => Verdict::Hold(ruling),
             (None, None) => Verdict::Allow,
         };
-        Decision { verdict, limits, urgent }
+        let escalation = escalation.map(|(rule, ladder)| Escalation { rule, ladder });
+        Decision { verdict, limits, urgent, escalation }
     }
 
     /// What each rule says of a call, in their order.
@@ -350,10 +372,22 @@ fn outcome(rule: &Rule, call: &Call<'_>, hit: Hit) -> Outcome {
     };
     match effect {
         None => Outcome::Passed,
+        Some(param) if rule.kind == Kind::Escalate => {
+            if is_question(call) {
+                Outcome::Escalated(param)
+            } else {
+                Outcome::Passed
+            }
+        }
         Some(param) if rule.kind == Kind::RequireApproval => Outcome::Held(param),
         Some(param) if rule.kind == Kind::Urgent => Outcome::Urgent(param),
         Some(param) => Outcome::Denied(param),
     }
+}
+
+// Only a question waits for an answer; one that says nothing of its kind is one.
+fn is_question(call: &Call<'_>) -> bool {
+    call.params.get("message_kind").is_none_or(|kind| kind.is_null() || kind == "question")
 }
 
 type Screens = (Screen, Vec<(&'static str, &'static Param, Screen)>);

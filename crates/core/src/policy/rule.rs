@@ -1,5 +1,6 @@
 //! One rule, as data.
 
+use super::ladder::Ladder;
 use super::tools::{Param, Tool};
 use std::fmt;
 use std::sync::Arc;
@@ -23,11 +24,13 @@ pub enum Kind {
     RequireApproval,
     /// The message is not held back by quiet hours: the one kind that permits something.
     Urgent,
+    /// A question that nobody answers goes on to others. It prohibits nothing.
+    Escalate,
 }
 
 impl Kind {
     /// Every kind, in the order in which rules of one file are looked at.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::DenyTool,
         Self::DenyKeyword,
         Self::DenyToolParam,
@@ -36,6 +39,7 @@ impl Kind {
         Self::RateLimitTool,
         Self::RequireApproval,
         Self::Urgent,
+        Self::Escalate,
     ];
 
     /// The table's name.
@@ -50,6 +54,7 @@ impl Kind {
             Self::RateLimitTool => "rate_limit_tool",
             Self::RequireApproval => "require_approval",
             Self::Urgent => "urgent",
+            Self::Escalate => "escalate",
         }
     }
 }
@@ -149,6 +154,8 @@ pub struct Rule {
     pub test: Test,
     /// For [`Kind::RateLimitTool`].
     pub rate: Option<Rate>,
+    /// For [`Kind::Escalate`].
+    pub ladder: Option<Arc<Ladder>>,
     /// What its author tells whoever it hits.
     pub reason: Option<Arc<str>>,
     /// The line on which it begins.
@@ -161,6 +168,7 @@ impl Rule {
     pub fn sentence(&self) -> String {
         let what = match (self.kind, &self.test, self.rate) {
             (_, _, Some(rate)) => self.rate_sentence(rate),
+            (Kind::Escalate, test, _) => self.ladder_sentence(test),
             (Kind::DenyTool, ..) => format!("Nobody may call {}.", self.tool_name()),
             (_, Test::Keyword(word), _) => {
                 format!("No parameter of {} may contain {}.", self.tool_name(), quoted(word))
@@ -199,15 +207,19 @@ impl Rule {
         format!("{} may be called {times} in {interval} s {per}.", self.tool_name())
     }
 
-    fn param_sentence(&self, param: &str, how: &How, negate: bool) -> String {
-        let is = match (how, negate) {
-            (How::Equals(values), false) => format!("is {}", any(values)),
-            (How::Equals(values), true) => format!("is not {}", any(values)),
-            (How::Contains(values), false) => format!("contains {}", any(values)),
-            (How::Contains(values), true) => format!("does not contain {}", any(values)),
-            (How::Pattern(pattern), false) => format!("matches /{pattern}/"),
-            (How::Pattern(pattern), true) => format!("does not match /{pattern}/"),
+    fn ladder_sentence(&self, test: &Test) -> String {
+        let when = match test {
+            Test::Param { param, how, negate } => {
+                format!(" when `{}` {}", param.name, comparison(how, *negate))
+            }
+            _ => String::new(),
         };
+        let ladder = self.ladder.as_ref().map(ToString::to_string).unwrap_or_default();
+        format!("A question by {} that nobody answers goes on{when}: {ladder}.", self.tool_name())
+    }
+
+    fn param_sentence(&self, param: &str, how: &How, negate: bool) -> String {
+        let is = comparison(how, negate);
         let then = match self.kind {
             Kind::RequireApproval => "waits for a person's approval",
             Kind::Urgent => "is not held back by quiet hours",
@@ -220,6 +232,17 @@ impl Rule {
             _ => "",
         };
         format!("{} {then} when `{param}` {is}.{loose}", self.tool_name())
+    }
+}
+
+fn comparison(how: &How, negate: bool) -> String {
+    match (how, negate) {
+        (How::Equals(values), false) => format!("is {}", any(values)),
+        (How::Equals(values), true) => format!("is not {}", any(values)),
+        (How::Contains(values), false) => format!("contains {}", any(values)),
+        (How::Contains(values), true) => format!("does not contain {}", any(values)),
+        (How::Pattern(pattern), false) => format!("matches /{pattern}/"),
+        (How::Pattern(pattern), true) => format!("does not match /{pattern}/"),
     }
 }
 

@@ -331,6 +331,90 @@ fn explaining_says_what_each_rule_thinks() {
     );
 }
 
+/// The rule that says whom a question goes to, without its file.
+fn escalated(text: &str, params: &Value) -> Option<String> {
+    let found = decide(&policy(text), params).escalation?;
+    Some(found.rule.trim_start_matches("p.toml#escalate:").to_owned())
+}
+
+#[test]
+fn the_first_rule_that_matches_says_whom_a_question_goes_to() {
+    let rungs =
+        "tool = \"messaging.send\"\nrungs = [{ after = \"10m\", channel = \"email\", to = \"a@b.c\" }]\n";
+    let some = format!("[[escalate]]\n{rungs}param = \"to\"\ncontains = \"ben\"\n");
+    let others = format!("[[escalate]]\n{rungs}param = \"channel\"\nequals = \"console\"\nnegate = true\n");
+    let all = format!("{some}{others}[[escalate]]\nname = \"rest\"\n{rungs}");
+    let call = |name: &str, value: Value| {
+        let mut call = hello();
+        call[name] = value;
+        call
+    };
+    for (text, params, expected) in [
+        (&some, hello(), None),
+        (&some, call("to", json!("ＢＥＮ")), Some("1")),
+        (&all, call("to", json!("ben")), Some("1")),
+        (&all, hello(), Some("2")),
+        (&all, call("channel", json!("console")), Some("rest")),
+        (&all, call("message_kind", json!("notice")), None),
+        (&all, call("message_kind", json!("question")), Some("2")),
+        (&all, call("message_kind", Value::Null), Some("2")),
+    ] {
+        assert_eq!(escalated(text, &params).as_deref(), expected, "{text}\n{params}");
+        assert_eq!(decide(&policy(text), &params).verdict, Verdict::Allow, "it prohibits nothing");
+    }
+    let denied = format!("deny_tool = [\"messaging.send\"]\n{all}");
+    assert_eq!(verdict(&denied, &hello()), "deny deny_tool:1");
+}
+
+#[test]
+fn a_chain_is_told_in_a_sentence() {
+    let text = "[[escalate]]\ntool = \"messaging.send\"\nparam = \"to\"\nequals = \"ann\"\nthen = \"deny\"\nrungs = [\
+        { after = \"90s\", channel = \"slack\", to = \"U2\" }, { after = \"1h\", propose_task = true }]\n";
+    let policy = policy(text);
+    let sentence = "A question by messaging.send that nobody answers goes on when `to` is \"ann\": after 90s to U2 on slack, \
+                    after 1h as a task proposal; with no answer in time: deny.";
+    assert_eq!(policy.rules()[0].sentence(), sentence);
+    let ladder = policy.rules()[0].ladder.as_ref().unwrap();
+    assert_eq!(ladder.rungs.iter().map(|step| step.after_ms).collect::<Vec<_>>(), [90_000, 3_600_000]);
+    let params = json!({ "channel": "slack", "to": "ann", "body": "?" });
+    let call = Call { tool: "messaging.send", agent: "a", params: params.as_object().unwrap() };
+    assert_eq!(policy.explain(&call)[0].1, Outcome::Escalated(Some("to")));
+    let case = "[[case]]\nname = \"x\"\ncall = { to = \"ann\" }\nexpect = \"allow\"\nescalate = \"p.toml#escalate:1\"\n\
+        [[case]]\nname = \"y\"\ncall = { to = \"ben\" }\nexpect = \"allow\"\nescalate = \"\"\n\
+        [[case]]\nname = \"z\"\ncall = { to = \"ann\" }\nexpect = \"allow\"\nescalate = \"\"\n";
+    let cases = cases::load(&[("p.test.toml", case)], &policy).unwrap();
+    assert_eq!(cases.iter().map(|case| case.run(&policy).ok).collect::<Vec<_>>(), [true, true, false]);
+}
+
+#[test]
+fn faults_of_chains_name_line_and_field() {
+    let rung = "{ after = \"1m\", channel = \"a\", to = \"b\" }";
+    for (rungs, expected) in [
+        (String::new(), "1 escalate.rungs"),
+        ("rungs = []".into(), "3 escalate.rungs"),
+        ("rungs = \"10m\"".into(), "3 escalate.rungs"),
+        (format!("rungs = [{}]", [rung; 9].join(", ")), "3 escalate.rungs"),
+        (format!("rungs = [{rung},\n{rung}]"), "4 escalate.rungs.after"),
+        ("rungs = [5]".into(), "3 escalate.rungs"),
+        ("rungs = [{ after = \"1m\" }]".into(), "3 escalate.rungs"),
+        ("rungs = [{ after = \"1m\", channel = \"a\" }]".into(), "3 escalate.rungs"),
+        ("rungs = [{ after = \"1m\", propose_task = false }]".into(), "3 escalate.rungs"),
+        ("rungs = [{ after = \"1m\", to = \"b\", propose_task = true }]".into(), "3 escalate.rungs"),
+        ("rungs = [{ after = \"1m\", chanel = \"a\" }]".into(), "3 escalate.rungs.chanel"),
+        ("rungs = [{ channel = \"a\", to = \"b\" }]".into(), "3 escalate.rungs.after"),
+        ("rungs = [{ after = 60, channel = \"a\", to = \"b\" }]".into(), "3 escalate.rungs.after"),
+        ("rungs = [{ after = \"0s\", channel = \"a\", to = \"b\" }]".into(), "3 escalate.rungs.after"),
+        ("rungs = [{ after = \"8d\", channel = \"a\", to = \"b\" }]".into(), "3 escalate.rungs.after"),
+        ("rungs = [{ after = \"1m\", channel = \"A B\", to = \"b\" }]".into(), "3 escalate.rungs.channel"),
+        ("rungs = [{ after = \"1m\", channel = \"a\", to = \"\" }]".into(), "3 escalate.rungs.to"),
+        (format!("rungs = [{rung}]\nthen = \"allow\""), "4 escalate.then"),
+        (format!("rungs = [{rung}]\nequals = \"x\""), "1 escalate.param"),
+    ] {
+        let text = format!("[[escalate]]\ntool = \"messaging.send\"\n{rungs}");
+        assert!(faults(&text).contains(&expected.to_owned()), "{rungs}: {:?}", faults(&text));
+    }
+}
+
 #[test]
 fn faults_name_line_and_field() {
     let m = "tool = \"messaging.send\"";

@@ -3,6 +3,7 @@
 use super::store::Fut;
 use crate::ids::PersonNo;
 use crate::ledger::Ledger;
+use crate::outbound::escalate::{DueRung, RungRow};
 use crate::outbound::quiet::Quiet;
 use crate::outbound::send::{ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, TopicRow};
 use crate::time::WallMs;
@@ -39,6 +40,12 @@ pub trait OutboundReads: Send + Sync {
     fn quiet_hours(&self) -> Fut<'_, Vec<(PersonNo, String, Quiet)>>;
     /// When the next send, question or approval is over. A send that is being attempted does not count until the attempt has ended.
     fn next_end(&self) -> Fut<'_, Option<WallMs>>;
+    /// The rungs of a topic's chain, in order; of all topics that are open or queued when none is named.
+    fn rungs(&self, topic_id: Option<String>) -> Fut<'_, Vec<RungRow>>;
+    /// When the next rung is due.
+    fn next_rung(&self) -> Fut<'_, Option<WallMs>>;
+    /// Rungs that are due at `now_ms`, the first ones first; at most 100.
+    fn due_rungs(&self, now_ms: WallMs) -> Fut<'_, Vec<DueRung>>;
     /// Sends that were approved and have not gone on yet.
     fn to_release(&self) -> Fut<'_, Vec<i64>>;
     /// The plane's ledger.

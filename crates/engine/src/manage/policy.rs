@@ -63,6 +63,7 @@ pub fn explain(hub: &Hub, asked: &admin::PolicyExplainIn) -> Result<admin::Polic
         rule: ruling.map(|ruling| ruling.rule.to_string()),
         told: ruling.map(ToString::to_string),
         limits: decision.limits.iter().map(|limit| wire(limit, &call)).collect(),
+        escalation: decision.escalation.as_ref().map(|found| found.rule.to_string()),
         trace: policy.explain(&call).into_iter().map(|(rule, outcome)| step(rule, outcome)).collect(),
         version: policy.version().into(),
     })
@@ -80,7 +81,10 @@ fn wire(limit: &Limit, call: &Call<'_>) -> admin::PolicyLimit {
 
 fn step(rule: &Rule, outcome: Outcome) -> admin::PolicyStep {
     let param = match outcome {
-        Outcome::Held(param) | Outcome::Urgent(param) | Outcome::Denied(param) => param,
+        Outcome::Held(param)
+        | Outcome::Urgent(param)
+        | Outcome::Denied(param)
+        | Outcome::Escalated(param) => param,
         Outcome::OtherTool | Outcome::Passed | Outcome::Counted => None,
     };
     admin::PolicyStep {

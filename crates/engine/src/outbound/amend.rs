@@ -5,12 +5,15 @@ use crate::hub::Hub;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
-use switchboard_core::outbound::send::{ApprovalRow, ApprovalState, SendRow, SendState, TopicRow};
+use switchboard_core::outbound::send::{
+    ApprovalRow, ApprovalState, SendRow, SendState, TopicRow, TopicState,
+};
 use switchboard_core::outbound::write::{Amend, OutboundOutcome, OutboundWrite};
 use switchboard_core::port::channel::{Amendment, Channel, FailureClass, NotSent, Performed};
 use switchboard_core::port::store::StoreError;
 use switchboard_core::time::{SECOND_MS, WallMs};
 use switchboard_core::write::{Outcome, Write};
+use tokio_util::sync::CancellationToken;
 
 /// How often a channel is looked at when nothing rings.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -26,12 +29,12 @@ const PAUSE_MS: WallMs = 5 * SECOND_MS;
 const ANSWER_CHARS: usize = 200;
 
 /// Begins to show outcomes on a channel that can.
-pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>) {
+pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>, end: &CancellationToken) {
     if !channel.capabilities().edits {
         return;
     }
     let own = hub.clone();
-    hub.spawn(async move {
+    hub.spawn_until(end, async move {
         let bell = own.outbound.bell(&format!("{} outcomes", channel.name()));
         loop {
             let notified = bell.notified();
@@ -113,7 +116,9 @@ fn outcome(send: &SendRow, topic: Option<&TopicRow>, approval: Option<&ApprovalR
         return decided(approval);
     }
     let Some(answer) = topic.and_then(|topic| topic.answer.as_ref()) else {
+        let over = topic.is_some_and(|topic| topic.state == TopicState::Expired);
         return match send.state {
+            _ if over => "Nobody answered in time.".into(),
             SendState::Expired => "Nobody answered in time.".into(),
             _ => "This question is closed.".into(),
         };

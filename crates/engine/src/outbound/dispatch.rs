@@ -19,6 +19,7 @@ use switchboard_core::random;
 use switchboard_core::time::WallMs;
 use switchboard_core::write::{Outcome, Refusal, Write};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 /// How often a channel is looked at when nothing rings.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ struct Dispatcher {
 }
 
 /// Begins to send on a channel.
-pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>) {
+pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>, end: &CancellationToken) {
     let at_once = hub.settings.outbound.attempts_max.min(channel.capabilities().at_once).max(1);
     let breaker = hub.outbound.breaker(channel.name());
     breaker.lock().begun(hub.clock().wall_ms());
@@ -44,7 +45,7 @@ pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>) {
         at_once,
         breaker,
     });
-    hub.spawn(async move { dispatcher.run().await });
+    hub.spawn_until(end, async move { dispatcher.run().await });
 }
 
 impl Dispatcher {

@@ -16,6 +16,7 @@ use switchboard_core::port::channel::{
 use switchboard_core::port::store::StoreError;
 use switchboard_core::write::{Outcome, Write};
 use switchboard_protocol::messaging::ANSWER_CHARS_MAX;
+use tokio_util::sync::CancellationToken;
 
 /// Longest id of an event that is kept as it is; a longer one is kept by its digest.
 const EVENT_ID_BYTES_MAX: usize = 512;
@@ -23,11 +24,11 @@ const EVENT_ID_BYTES_MAX: usize = 512;
 const REFERENCES_MAX: usize = 32;
 
 /// Begins to listen on a channel.
-pub(super) fn start(hub: &Arc<Hub>, channel: &Arc<dyn Channel>) {
+pub(super) fn start(hub: &Arc<Hub>, channel: &Arc<dyn Channel>, end: &CancellationToken) {
     if channel.capabilities().answers {
         let ear = Arc::new(Ear { hub: Arc::downgrade(hub) });
         let listening = channel.clone().listen(ear);
-        hub.spawn(listening);
+        hub.spawn_until(end, listening);
     }
 }
 

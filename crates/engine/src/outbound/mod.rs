@@ -2,11 +2,13 @@
 //!
 //! A call's way: [`submit`] reads it, asks the policy, and commits it with everything that only the transaction can decide; a
 //! [`dispatch`]er for each channel claims what is due, takes it through the gate, and records how it ended; [`hear`] brings in what
-//! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why.
+//! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why;
+//! [`escalate`] is what happens when nobody answers.
 
 mod amend;
 pub(crate) mod breaker;
 pub mod dispatch;
+pub(crate) mod escalate;
 pub mod hear;
 pub mod people;
 mod preview;
@@ -33,6 +35,7 @@ use switchboard_core::time::{DAY_MS, HOUR_MS, WallMs};
 use switchboard_core::write::{Outcome, Write};
 use switchboard_protocol::Detail;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 /// What an operator can set about reaching people.
 #[derive(Debug, Clone)]
@@ -84,6 +87,8 @@ pub struct Room {
     breakers: Mutex<HashMap<String, Arc<Mutex<breaker::Breaker>>>>,
     health: Mutex<HashMap<String, [Option<String>; 2]>>,
     changes: watch::Sender<u64>,
+    /// Ends what runs for a channel, when it goes.
+    ends: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl Default for Room {
@@ -95,6 +100,7 @@ impl Default for Room {
             breakers: Mutex::default(),
             health: Mutex::default(),
             changes: watch::Sender::new(0),
+            ends: Mutex::default(),
         }
     }
 }
@@ -221,15 +227,34 @@ impl Hub {
     /// Adds a channel and begins to send and to listen on it.
     pub fn add_channel(self: &Arc<Self>, channel: Arc<dyn Channel>, fallback: bool) -> Result<(), String> {
         self.outbound.registry.add(channel.clone(), fallback)?;
-        hear::start(self, &channel);
-        amend::start(self, channel.clone());
-        dispatch::start(self, channel);
+        let end = CancellationToken::new();
+        self.outbound.ends.lock().insert(channel.name().to_owned(), end.clone());
+        hear::start(self, &channel, &end);
+        amend::start(self, channel.clone(), &end);
+        dispatch::start(self, channel, &end);
         Ok(())
     }
 
     /// All channels of the configuration are there: what is on its way on others is held from now on, where everybody sees it.
     pub fn channels_complete(self: &Arc<Self>) {
         strand::start(self);
+    }
+
+    /// Ends a channel: nothing new leaves or comes in on it. What is on its way is recorded to its end. Whether there was one.
+    pub fn remove_channel(&self, name: &str) -> bool {
+        let was_there = self.outbound.registry.remove(name);
+        if let Some(end) = self.outbound.ends.lock().remove(name) {
+            end.cancel();
+        }
+        self.outbound.set_fault(name, Way::Out, None);
+        self.outbound.set_fault(name, Way::In, None);
+        was_there
+    }
+
+    /// Runs `task` until `end`, or until the hub stops.
+    fn spawn_until(&self, end: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
+        let end = end.clone();
+        self.spawn(async move { end.run_until_cancelled(task).await.unwrap_or(()) });
     }
 
     /// Commits a change of this plane and wakes whoever waits for it.
@@ -263,9 +288,10 @@ impl Hub {
             OutboundOutcome::Stranded(ended) | OutboundOutcome::Expired(ended) => {
                 ended.iter().for_each(|touched| room.touched(touched))
             }
-            OutboundOutcome::Claimed(_) | OutboundOutcome::Repeat(..) | OutboundOutcome::Recovered(0) => {
-                return;
-            }
+            OutboundOutcome::Claimed(_)
+            | OutboundOutcome::Repeat(..)
+            | OutboundOutcome::Recovered(0)
+            | OutboundOutcome::Climbed(None) => return,
             _ => {}
         }
         room.bells.lock().values().for_each(|bell| bell.notify_one());

@@ -123,6 +123,7 @@ fn together(hub: &Hub, channel: &dyn Channel, sends: &[SendRow]) -> Option<NewSe
         about: None,
         amends: false,
         urgent: true,
+        chain: None,
     })
 }
 

@@ -42,6 +42,16 @@ impl Registry {
         Ok(())
     }
 
+    /// Takes a channel away; whether there was one of this name.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut table = self.0.write();
+        let is_fallback = table.fallback.as_ref().is_some_and(|channel| channel.name() == name);
+        if is_fallback {
+            table.fallback = None;
+        }
+        table.channels.remove(name).is_some() || is_fallback
+    }
+
     /// The channel that carries what is addressed to `name`: the one of that name, else the fallback, else an error that lists the
     /// names there are.
     pub fn find(&self, name: &str) -> Result<Arc<dyn Channel>, String> {

@@ -1,6 +1,6 @@
 //! `messaging.send`: validate, ask the policy, and commit, in which rate limit, consent and idempotency are decided.
 
-use super::{Waiter, view};
+use super::{Waiter, escalate, view};
 use crate::fault;
 use crate::govern::Act;
 use crate::hub::Hub;
@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::digest::framed;
 use switchboard_core::limits::QUESTION_DEADLINE_MS_MAX;
+use switchboard_core::outbound::escalate::Span;
 use switchboard_core::outbound::gate::Consent;
 use switchboard_core::outbound::reply::{CODE_LEN, choice_value, code};
 use switchboard_core::outbound::send::{SendState, choices};
 use switchboard_core::outbound::write::{
     ConsentRule, Hold, LimitTake, NewSend, OutboundOutcome, OutboundWrite,
 };
+use switchboard_core::policy::Escalation;
 use switchboard_core::port::channel::{Address, AddressKind, Button, Channel, Draft, MessageKind};
 use switchboard_core::port::store::StoreError;
 use switchboard_core::principal::Principal;
@@ -190,6 +192,7 @@ struct Ruling {
     version: String,
     hold: Option<String>,
     limits: Vec<LimitTake>,
+    escalation: Option<Escalation>,
     urgent: bool,
 }
 
@@ -204,7 +207,9 @@ fn rule(hub: &Hub, who: &Principal, agent: &str, call: &Call<'_>) -> Result<Ruli
         let key = format!("send/default/{}", who.instance_id);
         limits.push(LimitTake { key, rule: format!("default:{}/h", rate.max), rate });
     }
-    Ok(Ruling { version: verdict.version, hold: verdict.hold, limits, urgent: verdict.urgent })
+    let (version, hold, urgent, escalation) =
+        (verdict.version, verdict.hold, verdict.urgent, verdict.escalation);
+    Ok(Ruling { version, hold, limits, escalation, urgent })
 }
 
 fn build(
@@ -217,15 +222,10 @@ fn build(
     let (message, kind, now) = (&call.message, call.message_kind(), hub.clock().wall_ms());
     let question = kind == MessageKind::Question;
     let send_id = hub.fresh_id("snd");
-    let short = code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN);
+    let short = short_code(hub);
     let given = message.deadline_ms.and_then(|deadline| WallMs::try_from(deadline).ok());
     let deadline_ms = given.or_else(|| question.then(|| now + hub.settings.outbound.question_deadline_ms));
-    let buttons: Vec<_> = message
-        .choices
-        .iter()
-        .zip(1..)
-        .map(|(choice, number)| Button { label: choice.clone(), value: choice_value(&short, number) })
-        .collect();
+    let buttons = buttons(&message.choices, &short);
     let topic_id = question.then(|| hub.fresh_id("top"));
     let link = topic_id.as_ref().map(|topic| format!("{}/console/inbox#{topic}", hub.settings.public_url));
     let draft = Draft {
@@ -239,6 +239,9 @@ fn build(
     };
     let parts = call.channel.prepare(&draft);
     let parts = parts.map_err(|sentence| refusal::bad_field("body", format!("{TOOL}: 'body' {sentence}")))?;
+    let asked = escalate::Asked { message, params: call.params, agent, deadline_ms, link: link.as_deref() };
+    let chain = ruling.escalation.as_ref().filter(|_| question);
+    let chain = chain.map(|found| escalate::chain(hub, found, &asked)).transpose()?;
     Ok(NewSend {
         instance: who.instance,
         agent: agent.to_owned(),
@@ -265,8 +268,23 @@ fn build(
         about: None,
         urgent: ruling.urgent,
         amends: question && call.channel.capabilities().edits,
+        chain,
         send_id,
     })
+}
+
+/// A fresh short code.
+pub(super) fn short_code(hub: &Hub) -> String {
+    code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN)
+}
+
+/// The buttons of what is offered under the question of this short code.
+pub(super) fn buttons(choices: &[String], short: &str) -> Vec<Button> {
+    let button = |(choice, number): (&String, usize)| Button {
+        label: choice.clone(),
+        value: choice_value(short, number),
+    };
+    choices.iter().zip(1..).map(button).collect()
 }
 
 pub(super) fn consent_rule(channel: &dyn Channel) -> ConsentRule {
@@ -282,7 +300,7 @@ pub(super) fn consent_rule(channel: &dyn Channel) -> ConsentRule {
 // `None` when the short code is taken.
 async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail> {
     let mut receipt = view::accepted(&new);
-    let missing = not_reachable(hub, &new);
+    let (missing, has_chain) = (not_reachable(hub, &new), new.chain.is_some());
     let asks = approval_requests(hub, &new);
     let asked: Vec<_> = asks.iter().map(|ask| (ask.channel.clone(), ask.to.handle.clone())).collect();
     let approval_id = receipt.approval_id.clone().unwrap_or_default();
@@ -313,7 +331,9 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail
                 OutboundOutcome::Accepted { state, .. } => {
                     view::now_in(&mut receipt, state);
                     let send_id = receipt.send_id.clone().unwrap_or_default();
-                    Ok(Some(Accepted { send_id, deduplicated: false, at_once: Some(receipt) }))
+                    // How its rungs stand is for the store to say.
+                    let at_once = Some(receipt).filter(|_| !has_chain);
+                    Ok(Some(Accepted { send_id, deduplicated: false, at_once }))
                 }
                 _ => Err(refusal::store(&no_outcome())),
             }
@@ -384,7 +404,7 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
     };
     let channel = hub.outbound.registry.find(channel).map_err(told).ok()?;
     let handle = channel.normalise(AddressKind::Direct, to).map_err(told).ok()?;
-    let short = code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN);
+    let short = short_code(hub);
     let body = approval_text(parked, hold);
     let button =
         |label: &str, word: &str| Button { label: label.into(), value: format!("{word} SB-{short}") };
@@ -422,6 +442,7 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
         hold: None,
         about: Some(parked.send_id.clone()),
         amends: channel.capabilities().edits,
+        chain: None,
         urgent: parked.urgent,
     })
 }
@@ -440,13 +461,30 @@ fn approval_text(parked: &NewSend, hold: &Hold) -> String {
         format!("\n\nAnswers offered: {}", labels.join(" / "))
     };
     format!(
-        "**{}** wants to send {kind} to {reach} **{}** on {}:\n\n{}{choices}\n\nRule: {}. Reply with `approve` or `deny`.",
+        "**{}** wants to send {kind} to {reach} **{}** on {}:\n\n{}{choices}{}\n\nRule: {}. Reply with `approve` or `deny`.",
         plain(&parked.agent),
         plain(&parked.to_text),
         parked.channel,
         quoted(&parked.body),
+        whom_else(parked),
         plain(&hold.rule),
     )
+}
+
+// Whoever approves a question approves its chain.
+fn whom_else(parked: &NewSend) -> String {
+    let Some(chain) = &parked.chain else { return String::new() };
+    let rungs: Vec<_> = chain
+        .rungs
+        .iter()
+        .map(|rung| match &rung.ask {
+            Some(ask) => {
+                format!("after {} to {} on {}", Span(rung.after_ms), plain(&ask.to_text), ask.channel)
+            }
+            None => format!("after {} as a task proposal", Span(rung.after_ms)),
+        })
+        .collect();
+    format!("\n\nIf nobody answers, it goes on: {}.", rungs.join(", "))
 }
 
 /// A text of somebody else's within one of ours, quoted line by line, so that none of it can pose as ours.

@@ -1,6 +1,6 @@
 //! Where everything is: receipts, conversations, listings.
 
-use super::{Waiter, preview, why};
+use super::{Waiter, escalate, preview, why};
 use crate::govern::Act;
 use crate::hub::Hub;
 use crate::refusal;
@@ -8,6 +8,7 @@ use crate::submit::permit;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
 use std::time::Duration;
+use switchboard_core::outbound::escalate::RungRow;
 use switchboard_core::outbound::limit::Rate;
 use switchboard_core::outbound::quiet::Quiet;
 use switchboard_core::outbound::send::{
@@ -34,6 +35,7 @@ pub(super) struct Verdict {
     /// The rule that asks for an approval.
     pub(super) hold: Option<String>,
     pub(super) limits: Vec<LimitTake>,
+    pub(super) escalation: Option<policy::Escalation>,
     pub(super) urgent: bool,
 }
 
@@ -60,8 +62,8 @@ pub(super) fn verdict(
             interval_ms: WallMs::try_from(limit.rate.interval_ms).unwrap_or(WallMs::MAX),
         },
     });
-    let (version, urgent) = (policy.version().to_owned(), decision.urgent);
-    Ok(Verdict { version, hold, limits: limits.collect(), urgent })
+    let (version, urgent, escalation) = (policy.version().to_owned(), decision.urgent, decision.escalation);
+    Ok(Verdict { version, hold, limits: limits.collect(), urgent, escalation })
 }
 
 // What calls are counted together: the address as it was resolved, whatever way it was spelt.
@@ -80,12 +82,17 @@ fn subject(rule: &str, per: Per, instance: &str, (channel, to): (&str, &Address)
 
 /// The rule that forbids a send now, under the policy as it is. One that asks for an approval forbids what nobody was asked about.
 pub(super) fn forbidden_now(hub: &Hub, send: &SendRow) -> Option<String> {
-    let params: Value = serde_json::from_str(&send.params).ok()?;
+    forbidden_call(hub, &send.agent, &send.params, send.rule.is_some())
+}
+
+/// The same of a call by `agent`; `approved`: whether somebody has approved it.
+pub(super) fn forbidden_call(hub: &Hub, agent: &str, params: &str, approved: bool) -> Option<String> {
+    let params: Value = serde_json::from_str(params).ok()?;
     let params = params.as_object()?;
-    let decision = hub.policy.current().decide(&Call { tool: TOOL, agent: &send.agent, params });
+    let decision = hub.policy.current().decide(&Call { tool: TOOL, agent, params });
     match decision.verdict {
         policy::Verdict::Deny(ruling) => Some(ruling.rule.to_string()),
-        policy::Verdict::Hold(ruling) if send.rule.is_none() => Some(ruling.rule.to_string()),
+        policy::Verdict::Hold(ruling) if !approved => Some(ruling.rule.to_string()),
         policy::Verdict::Allow | policy::Verdict::Hold(_) => None,
     }
 }
@@ -105,6 +112,8 @@ pub fn receipt(detail: &SendDetail, deduplicated: bool) -> MessageReceipt {
     let carried = Carried {
         message_id: detail.parts.first().and_then(|part| part.message_id.clone()),
         approval_id: detail.approval.as_ref().map(|approval| approval.approval_id.clone()),
+        rungs: detail.rungs.clone(),
+        then: detail.topic.as_ref().and_then(|topic| topic.then),
     };
     MessageReceipt { deduplicated, ..repeated(&detail.send, carried) }
 }
@@ -122,6 +131,8 @@ pub(super) fn accepted(new: &NewSend) -> MessageReceipt {
         send_id: Some(new.send_id.clone()),
         state: None,
         approval_id: new.hold.as_ref().map(|hold| hold.approval_id.clone()),
+        escalation: Vec::new(),
+        then: None,
     }
 }
 
@@ -138,9 +149,16 @@ pub(super) fn repeated(first: &SendRow, carried: Carried) -> MessageReceipt {
         send_id: Some(first.send_id.clone()),
         state: None,
         approval_id: carried.approval_id,
+        escalation: escalate::steps(&carried.rungs, waits(first)),
+        then: escalate::word(carried.then),
     };
     now_in(&mut receipt, first.state);
     receipt
+}
+
+// Whether a question has yet to get the floor.
+fn waits(send: &SendRow) -> bool {
+    matches!(send.state, SendState::Held | SendState::Queued)
 }
 
 /// Puts a state into a receipt, with what it means.
@@ -183,15 +201,33 @@ async fn looked(hub: &Hub, who: &Principal, get: &ConversationGet) -> Result<(Co
     match found {
         Some((topic, send)) if may(&send) => {
             let over = !matches!(topic.state, TopicState::Queued | TopicState::Open);
-            Ok((told(&topic, &send), over))
+            let rungs = match &topic.escalated_by {
+                Some(_) => hub.store().outbound().rungs(Some(get.topic_id.clone())).await,
+                None => Ok(Vec::new()),
+            };
+            Ok((told(&topic, &send, &rungs.map_err(|error| refusal::store(&error))?), over))
         }
         _ => Err(refusal::not_found("topic_id", "No such topic.")),
     }
 }
 
-/// A topic as it is shown.
+/// Topics that are open or queued, as they are shown.
+pub async fn open(hub: &Hub) -> Result<Vec<Conversation>, Detail> {
+    let reads = hub.store().outbound();
+    let topics = reads.open_topics().await.map_err(|error| refusal::store(&error))?;
+    let mut rungs = Vec::new();
+    if topics.iter().any(|(topic, _)| topic.escalated_by.is_some()) {
+        rungs = reads.rungs(None).await.map_err(|error| refusal::store(&error))?;
+    }
+    let of = |topic: &TopicRow| -> Vec<_> {
+        rungs.iter().filter(|rung| rung.topic_id == topic.topic_id).cloned().collect()
+    };
+    Ok(topics.iter().map(|(topic, send)| told_briefly(topic, send, &of(topic))).collect())
+}
+
+/// A topic as it is shown, with the rungs of its chain.
 #[must_use]
-pub fn told(topic: &TopicRow, send: &SendRow) -> Conversation {
+pub fn told(topic: &TopicRow, send: &SendRow, rungs: &[RungRow]) -> Conversation {
     let asked = ConversationMessage {
         role: "agent".into(),
         from: send.agent.clone(),
@@ -224,6 +260,8 @@ pub fn told(topic: &TopicRow, send: &SendRow) -> Conversation {
         deadline_ms: topic.deadline_ms,
         messages: std::iter::once(asked).chain(said).collect(),
         answer,
+        escalation: escalate::steps(rungs, waits(send)),
+        then: escalate::word(topic.then),
     }
 }
 
@@ -285,10 +323,9 @@ pub fn listed(send: &SendRow) -> SendView {
     }
 }
 
-/// A question in a listing: the beginnings of its texts.
-#[must_use]
-pub fn told_briefly(topic: &TopicRow, send: &SendRow) -> Conversation {
-    let mut told = told(topic, send);
+// A question in a listing: the beginnings of its texts.
+fn told_briefly(topic: &TopicRow, send: &SendRow, rungs: &[RungRow]) -> Conversation {
+    let mut told = told(topic, send, rungs);
     let texts = told.messages.iter_mut().map(|message| &mut message.text);
     for text in texts.chain(told.answer.as_mut().map(|answer| &mut answer.text)) {
         if let Some(short) = preview::cut(text) {
@@ -319,6 +356,7 @@ fn entire(send: &SendRow) -> SendView {
         code: send.code.clone(),
         choices: choices(&send.params),
         topic_id: send.topic_id.clone(),
+        asks: send.asks.clone(),
         rule: send.rule.clone(),
         policy: send.policy.clone(),
         deadline_ms: send.deadline_ms,
@@ -380,7 +418,7 @@ fn all_of(detail: &SendDetail, around: &why::Around) -> SendWhole {
         parts: parts.collect(),
         attempts: attempts.collect(),
         approval: detail.approval.as_ref().map(|approval| approval_view(approval, &detail.send)),
-        topic: detail.topic.as_ref().map(|topic| told(topic, &detail.send)),
+        topic: detail.topic.as_ref().map(|topic| told(topic, &detail.send, &detail.rungs)),
         why: why::why(detail, around),
     }
 }

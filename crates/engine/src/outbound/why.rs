@@ -2,6 +2,7 @@
 
 use crate::hub::Hub;
 use crate::refusal;
+use switchboard_core::outbound::escalate::{RungRow, RungState, Span};
 use switchboard_core::outbound::send::{
     PartRow, PartState, SendDetail, SendFilter, SendRow, SendState, delivery_id,
 };
@@ -54,7 +55,10 @@ pub fn waits(detail: &SendDetail, around: &Around) -> Option<String> {
     match detail.send.state {
         SendState::Held if is_stranded(detail) => detail.send.reason.clone(),
         SendState::Held => Some("it waits for an approval".to_owned()),
-        SendState::Queued => Some("it waits until the person has answered the question before it".to_owned()),
+        SendState::Queued => Some(match &detail.send.reason {
+            Some(reason) => format!("it waits: {reason}"),
+            None => "it waits until the person has answered the question before it".to_owned(),
+        }),
         SendState::Sending => Some(sending(detail, around)),
         _ => None,
     }
@@ -85,6 +89,13 @@ pub fn why(detail: &SendDetail, around: &Around) -> Vec<String> {
             None => format!("The approval {} is {}.", approval.approval_id, approval.state.as_str()),
         });
     }
+    if let Some(topic) = &send.asks {
+        told.push(format!("It asks the question {topic} once more, which nobody had answered by then."));
+    }
+    told.extend(detail.rungs.iter().map(rung));
+    if let Some((then, rule)) = detail.topic.as_ref().and_then(|it| it.then.zip(it.escalated_by.as_ref())) {
+        told.push(format!("With no answer in time it means: {} ({rule}).", then.as_str()));
+    }
     for attempt in &detail.attempts {
         let reason = attempt.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
         told.push(format!(
@@ -102,6 +113,20 @@ pub fn why(detail: &SendDetail, around: &Around) -> Vec<String> {
     }
     told.push(next(detail, around));
     told
+}
+
+fn rung(rung: &RungRow) -> String {
+    let whom = match &rung.to {
+        Some((channel, to)) => format!("{to} on {channel}"),
+        None => "a task proposal".into(),
+    };
+    let reason = rung.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
+    let message = rung.send_id.as_deref().map_or_else(String::new, |send_id| format!(" as {send_id}"));
+    let state = match rung.state {
+        RungState::Waiting if rung.next_ms.is_none() => "not due",
+        state => state.as_str(),
+    };
+    format!("If nobody answers, after {}: {whom}, {state}{message}{reason}.", Span(rung.after_ms))
 }
 
 fn sentence(word: &str) -> String {
@@ -192,8 +217,8 @@ fn sending(detail: &SendDetail, around: &Around) -> String {
 
 // Never shorter than it is.
 fn human(wait_ms: WallMs) -> String {
-    let wait_s = wait_ms.max(0).div_euclid(1000) + 1;
-    if wait_s < 180 { format!("{wait_s} s") } else { format!("{} min", wait_s.div_euclid(60) + 1) }
+    let seconds = wait_ms.max(0).div_euclid(1000) + 1;
+    if seconds < 180 { format!("{seconds} s") } else { format!("{} min", seconds.div_euclid(60) + 1) }
 }
 
 #[cfg(test)]

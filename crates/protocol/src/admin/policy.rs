@@ -68,6 +68,9 @@ pub struct PolicyExplained {
     pub told: Option<String>,
     /// The limits that it would count for.
     pub limits: Vec<PolicyLimit>,
+    /// The rule that says whom the question goes to when nobody answers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalation: Option<String>,
     /// What each rule says, in the order in which they are looked at.
     pub trace: Vec<PolicyStep>,
     /// Digest of the files that decided.
@@ -94,7 +97,7 @@ pub struct PolicyLimit {
 pub struct PolicyStep {
     /// The rule.
     pub rule: String,
-    /// `other_tool`, `passed`, `counted`, `held` or `denied`.
+    /// `other_tool`, `passed`, `counted`, `held`, `denied` or `escalated`.
     pub outcome: String,
     /// The parameter because of which.
     #[serde(default, skip_serializing_if = "Option::is_none")]

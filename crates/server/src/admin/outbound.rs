@@ -139,10 +139,7 @@ pub async fn approval_decide(
 #[utoipa::path(get, path = "/admin/v1/topics", tag = "admin", security(("bearer" = [])), responses((status = 200), (status = 401), (status = 403)))]
 pub async fn topic_list(State(doors): State<Doors>, caller: Caller) -> Answer {
     caller.administers()?;
-    let rows = doors.hub.store().outbound().open_topics().await.map_err(|error| failed(&error))?;
-    Ok(json(&wire::Topics {
-        topics: rows.iter().map(|(topic, send)| view::told_briefly(topic, send)).collect(),
-    }))
+    Ok(json(&wire::Topics { topics: view::open(&doors.hub).await? }))
 }
 
 /// Answers a question.

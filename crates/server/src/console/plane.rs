@@ -13,6 +13,7 @@ use switchboard_console::page::{
 };
 use switchboard_console::shell::Section;
 use switchboard_console::text::Foreign;
+use switchboard_core::outbound::escalate::{RungRow, RungState, Span};
 use switchboard_core::outbound::send::{
     ApprovalRow, SendDetail, SendFilter, SendRow, SendState, TopicRow, TopicState, choices,
 };
@@ -92,6 +93,11 @@ pub(super) async fn inbox_page(State(doors): State<Doors>, visitor: Visitor) -> 
 pub(super) async fn inbox(doors: &Doors, visitor: &Visitor) -> Result<InboxList, Detail> {
     let reads = doors.hub.store().outbound();
     let topics = reads.open_topics().await.map_err(|error| failed(&error))?;
+    let rungs = if topics.iter().any(|(topic, _)| topic.escalated_by.is_some()) {
+        reads.rungs(None).await.map_err(|error| failed(&error))?
+    } else {
+        Vec::new()
+    };
     let questions = topics.iter().filter(|(_, row)| row.kind == MessageKind::Question);
     let of_states =
         |states: &[SendState], limit| SendFilter { states: states.to_vec(), limit, ..SendFilter::default() };
@@ -107,19 +113,35 @@ pub(super) async fn inbox(doors: &Doors, visitor: &Visitor) -> Result<InboxList,
     }
     Ok(InboxList {
         form_token: visitor.form_token.clone(),
-        questions: questions.map(|(topic, row)| question(topic, row)).collect(),
+        questions: questions.map(|(topic, row)| question(topic, row, &rungs)).collect(),
         notices: notices.take(NOTICES_MAX).map(send).collect(),
         answered,
     })
 }
 
-fn question(topic: &TopicRow, row: &SendRow) -> Question {
+// Whom it goes to next when nobody answers.
+fn next_rung(topic: &TopicRow, rungs: &[RungRow]) -> Option<Foreign> {
+    let of = |rung: &&RungRow| rung.topic_id == topic.topic_id && rung.state == RungState::Waiting;
+    let rung = rungs.iter().find(of)?;
+    let whom = match &rung.to {
+        Some((channel, to)) => format!("goes on to {to} on {channel}"),
+        None => "becomes a task proposal".into(),
+    };
+    let when = match rung.next_ms {
+        Some(at_ms) => format!("after {}", when(at_ms).0),
+        None => format!("{} after it is asked", Span(rung.after_ms)),
+    };
+    Some(format!("With no answer it {whom} {when}").as_str().into())
+}
+
+fn question(topic: &TopicRow, row: &SendRow, rungs: &[RungRow]) -> Question {
     Question {
         topic_id: topic.topic_id.clone(),
         send: send(row),
         open: is_open(topic, row),
         choices: offered(row),
         chars_max: ANSWER_CHARS_MAX,
+        next: next_rung(topic, rungs),
     }
 }
 

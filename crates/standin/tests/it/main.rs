@@ -5,5 +5,8 @@
     reason = "a test fails by panicking; helpers beside the tests are part of them"
 )]
 
+mod discord;
+#[cfg(unix)]
+mod matrix;
 mod slack;
 mod telegram;

@@ -28,9 +28,10 @@ pub use bench::{Backend, Bench};
 // The suite's lists name a file of it by one word.
 pub use outbound::{
     accept as outbound_accept, amends as outbound_amends, approvals as outbound_approvals,
-    attempts as outbound_attempts, consent as outbound_consent, floor as outbound_floor,
-    hear as outbound_hear, nodes as outbound_nodes, quiet as outbound_quiet, random as outbound_random,
-    reads as outbound_reads, rounds as outbound_rounds, strand as outbound_strand, texts as outbound_texts,
+    attempts as outbound_attempts, consent as outbound_consent, escalate as outbound_escalate,
+    floor as outbound_floor, hear as outbound_hear, nodes as outbound_nodes, quiet as outbound_quiet,
+    random as outbound_random, reads as outbound_reads, rounds as outbound_rounds, strand as outbound_strand,
+    texts as outbound_texts,
 };
 
 /// Makes one test of each function of the suite, for `$backend` (an expression that makes a [`Backend`]) and for its
@@ -190,6 +191,18 @@ macro_rules! store_conformance {
                 what_cannot_be_accepted_is_refused,
                 it_is_stored_as_it_was_given,
                 the_log_tells_the_story,
+            }
+            outbound_escalate::{
+                a_chain_is_stored_whole,
+                rungs_come_by_the_stores_clock,
+                who_is_asked_later_may_answer_and_the_first_counts,
+                a_bare_answer_needs_one_open_question,
+                who_may_not_be_asked_is_passed_over,
+                the_end_of_a_question_ends_its_chain,
+                silence_means_what_was_said,
+                a_question_that_cannot_be_delivered_goes_on,
+                a_chain_waits_for_the_approval,
+                quiet_hours_hold_back_a_rung,
             }
             outbound_attempts::{
                 a_part_is_claimed_once,

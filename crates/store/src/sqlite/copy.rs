@@ -71,7 +71,7 @@ pub(crate) const TABLES: &[Table] = &[
     Table {
         name: "sends",
         columns: "no, send_id, at_ms, instance, agent, key, old_key, digest, channel, to_kind, handle, to_text, kind, body, deadline_ms,
-                  topic_id, code, state, reason, policy, rule, params, about, updated_ms, urgent",
+                  topic_id, code, state, reason, policy, rule, params, about, updated_ms, urgent, asks",
     },
     Table {
         name: "parts",
@@ -86,7 +86,8 @@ pub(crate) const TABLES: &[Table] = &[
     Table { name: "wire_ids", columns: "channel, message_id, send" },
     Table {
         name: "topics",
-        columns: "topic_id, send, floor, state, deadline_ms, opened_ms, answer, answer_by, answer_via, answered_ms",
+        columns: "topic_id, send, floor, state, deadline_ms, opened_ms, answer, answer_by, answer_via, answered_ms,
+                  escalated_by, silence",
     },
     Table {
         name: "approvals",
@@ -95,6 +96,11 @@ pub(crate) const TABLES: &[Table] = &[
     Table { name: "amends", columns: "send, part, channel, fails, next_ms" },
     Table { name: "quiet_hours", columns: "person, zone, from_time, until_time, by_whom, at_ms" },
     Table { name: "quieted", columns: "send, until_ms, digest" },
+    Table {
+        name: "rungs",
+        columns: "topic_id, rung, after_ms, state, reason, next_ms, send_id, code, channel, to_kind, handle, to_text, consent, amends,
+                  params, parts",
+    },
     Table {
         name: "consents",
         columns: "channel, to_kind, handle, state, was, person, by_whom, at_ms, reason, proven",

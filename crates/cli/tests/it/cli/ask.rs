@@ -106,3 +106,32 @@ fn what_cannot_be_sent_is_refused_before_it_leaves() {
     hub.run(&["send", "--type", "question", "--deadline", "8d", "too far"]).failed(3, "SB0109");
     assert_eq!(hub.json(&["ledger"])["bus"]["accepted"], 0);
 }
+
+#[test]
+fn a_person_is_found_by_name_and_their_ways_are_listed() {
+    let dir = temp();
+    let config = dir.path().join("hub.toml");
+    let text = "[[channel]]\nname = \"pager\"\nkind = \"exec\"\ncommand = [\"/bin/false\"]\n";
+    std::fs::write(&config, text).unwrap();
+    let hub = Hub::start_with(&dir.path().join("data"), &["--config", config.to_str().unwrap()]);
+    let asked = |more: &[&str]| {
+        let arguments: Vec<&str> =
+            ["ask", "--json", "--timeout", "1s"].into_iter().chain(more.iter().copied()).collect();
+        hub.run(&arguments)
+    };
+    let only = asked(&["--to", "OWNER", "Deploy now?"]);
+    let document: Value = serde_json::from_str(&only.stdout).unwrap_or_else(|_| panic!("{only:?}"));
+    assert_eq!((&document["channel"], &document["to"]), (&json!("console"), &json!("Owner")));
+    hub.json(&["send", "--to", "Owner", "It is green."]);
+    hub.json(&["pair", "allow", "--channel", "pager", "--to", "+43 1", "--person", "Owner"]);
+    let several = hub.run(&["ask", "--to", "Owner", "Deploy now?", "--choice", "Yes"]).failed(2, "SB0201");
+    for command in [
+        "\n    switchboard ask --via console --to Owner 'Deploy now?' --choice Yes\n",
+        "\n    switchboard ask --via pager --to '+43 1' 'Deploy now?' --choice Yes\n",
+    ] {
+        assert!(several.stderr.contains(command), "{several:?}");
+    }
+    let nobody = hub.run(&["ask", "--to", "nobody", "x"]).failed(3, "SB0106");
+    assert!(nobody.stderr.contains("`switchboard channels` the people"), "{nobody:?}");
+    assert_eq!(hub.json(&["ledger"])["bus"]["accepted"], 0);
+}

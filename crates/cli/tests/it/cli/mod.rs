@@ -5,6 +5,7 @@
 mod ask;
 mod backup;
 mod bench;
+mod channel;
 mod commands;
 mod config;
 mod demo;

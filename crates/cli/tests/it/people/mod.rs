@@ -4,6 +4,7 @@
 mod approvals;
 mod channels;
 mod consent;
+mod escalation;
 mod floor;
 mod idempotency;
 mod inbound;

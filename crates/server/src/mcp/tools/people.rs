@@ -10,11 +10,12 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use switchboard_core::outbound::escalate::Then;
 use switchboard_engine::outbound::{submit, view};
 use switchboard_protocol::Detail;
 use switchboard_protocol::fence::FenceHeader;
 use switchboard_protocol::message::Trust;
-use switchboard_protocol::messaging::{ConversationGet, MessageReceipt, Recipient};
+use switchboard_protocol::messaging::{ConversationGet, EscalationStep, MessageReceipt, Recipient};
 
 /// Handles that the text of a listing names for each channel; the data has all.
 const HANDLES_SHOWN: usize = 20;
@@ -47,6 +48,45 @@ pub(in crate::mcp) struct Sent {
     /// The approval it waits for, if a rule asks for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     approval_id: Option<String>,
+    /// Whom the question goes to when nobody answers, in the order of their times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    escalation: Vec<Step>,
+    /// What it means that nobody answers in time: deny (take it for a no), proceed (go on as you proposed) or halt (stop the work).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    then: Option<String>,
+}
+
+/// One rung of a question's chain.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub(in crate::mcp) struct Step {
+    /// How long after the person was asked, in milliseconds.
+    after_ms: i64,
+    /// The channel on which somebody is asked; absent: a task is proposed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<String>,
+    /// Who is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    /// waiting, asked, skipped or proposed.
+    state: String,
+    /// Why it is skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+fn steps(chain: Vec<EscalationStep>) -> Vec<Step> {
+    let step = |step: EscalationStep| {
+        let EscalationStep { after_ms, channel, to, state, reason, .. } = step;
+        Step { after_ms, channel, to, state, reason }
+    };
+    chain.into_iter().map(step).collect()
+}
+
+// What the agent is to do now that nobody has answered.
+fn meaning(then: Option<&str>) -> String {
+    let known = Then::ALL.into_iter().find(|known| Some(known.as_str()) == then);
+    known.map_or_else(String::new, |then| format!(" The rules say: {}. {}", then.as_str(), then.sentence()))
 }
 
 pub(super) async fn send(
@@ -72,6 +112,8 @@ pub(super) async fn send(
         send_id: receipt.send_id.unwrap_or_default(),
         state: receipt.state.unwrap_or_default(),
         approval_id: receipt.approval_id,
+        escalation: steps(receipt.escalation),
+        then: receipt.then,
     };
     Ok(Reply::new(text, &sent))
 }
@@ -117,6 +159,12 @@ pub(in crate::mcp) struct Topic {
     /// The answer, behind a fence: what the person wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
+    /// Whom the question goes to when nobody answers, in the order of their times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    escalation: Vec<Step>,
+    /// What it means that nobody answers in time: deny (take it for a no), proceed (go on as you proposed) or halt (stop the work).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    then: Option<String>,
 }
 
 pub(super) async fn conversation(
@@ -144,10 +192,13 @@ pub(super) async fn conversation(
         (None, "queued") => {
             "It waits until the person has answered the question before it, or until it is approved.".into()
         }
-        (None, state) => match &found.reason {
-            Some(reason) => format!("There is no answer: {state} ({reason})."),
-            None => format!("There is no answer: {state}."),
-        },
+        (None, state) => {
+            let meaning = meaning(found.then.as_deref().filter(|_| state == "expired"));
+            match &found.reason {
+                Some(reason) => format!("There is no answer: {state} ({reason}).{meaning}"),
+                None => format!("There is no answer: {state}.{meaning}"),
+            }
+        }
     };
     let topic = Topic {
         topic_id: found.topic_id,
@@ -157,6 +208,8 @@ pub(super) async fn conversation(
         channel: found.channel,
         deadline_ms: found.deadline_ms,
         answer,
+        escalation: steps(found.escalation),
+        then: found.then,
     };
     Ok(Reply::new(text, &topic))
 }

@@ -5,6 +5,7 @@ pub mod amends;
 pub mod approvals;
 pub mod attempts;
 pub mod consent;
+pub mod escalate;
 pub mod floor;
 pub mod hear;
 pub mod nodes;

@@ -215,6 +215,7 @@ impl<'b> Plane<'b> {
             hold: None,
             about: None,
             amends: false,
+            chain: None,
             urgent: false,
         }
     }

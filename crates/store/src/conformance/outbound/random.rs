@@ -1,5 +1,6 @@
 //! Many random operations: after each of them the books balance, everybody has one open question at most, and every lane moves.
 
+use super::escalate::ask;
 use super::plane::{
     CHAT, MAIL, NODE, Plane, again, arrived, consent, direct, failed, finish, hold, hourly, outcome, part,
     unknown,
@@ -8,6 +9,7 @@ use crate::conformance::bench::Bench;
 use std::collections::{BTreeMap, BTreeSet};
 use switchboard_core::ledger::Ledger;
 use switchboard_core::outbound::audit::{Audit, told};
+use switchboard_core::outbound::escalate::{NewChain, NewRung, RungState, Then};
 use switchboard_core::outbound::gate::Consent;
 use switchboard_core::outbound::send::{
     ApprovalState, ConsentState, PartState, SendDetail, SendFilter, SendState, TopicRow, TopicState,
@@ -58,6 +60,8 @@ struct Model {
     /// Parts that people had sent again although they may have arrived.
     again: BTreeSet<i64>,
     seen: BTreeSet<&'static str>,
+    /// Rungs that have come.
+    climbed: BTreeSet<(String, u32)>,
 }
 
 impl Model {
@@ -96,6 +100,7 @@ async fn submit(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
     let deadline_ms = (dice.roll(2) == 0)
         .then(|| plane.bench.now + SECOND_MS * i64::try_from(1 + dice.roll(400)).unwrap_or(1));
     let id = format!("apr_{}", plane.fresh());
+    let chain = if base.topic_id.is_some() && dice.roll(2) == 0 { Some(chain(plane, dice)) } else { None };
     let new = NewSend {
         channel: channel.into(),
         to: direct(handle),
@@ -105,6 +110,7 @@ async fn submit(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
         parts: (0..=dice.roll(3)).map(|at| part(&at.to_string())).collect(),
         limits: if dice.roll(4) == 0 { vec![hourly("narrow", 12)] } else { Vec::new() },
         amends: dice.roll(2) == 0,
+        chain,
         hold: if dice.roll(6) == 0 { hold(&id, plane.bench.now) } else { None },
         ..base
     };
@@ -132,6 +138,43 @@ async fn submit(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
             model.seen.insert("limit");
         }
         (done, first) => panic!("{new:?}: {done:?} where {first:?} was first"),
+    }
+}
+
+// Up to three rungs, each of which asks somebody or proposes a task.
+fn chain(plane: &mut Plane<'_>, dice: &mut Dice) -> NewChain {
+    let mut after_ms = 0;
+    let mut rung = |_| {
+        after_ms += SECOND_MS * i64::try_from(1 + dice.roll(120)).unwrap_or(1);
+        let to = TARGETS[dice.roll(TARGETS.len())];
+        if dice.roll(5) == 0 { NewRung { after_ms, ask: None } } else { ask(plane, after_ms, to) }
+    };
+    let rungs = (0..3).map(&mut rung).collect();
+    NewChain { rule: "p.toml#escalate:1".into(), then: Some(Then::Deny), rungs }
+}
+
+// Rungs come once, when they are due, and only while their question is open.
+async fn climb_due(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
+    let now = plane.bench.now;
+    for due in plane.store().outbound().due_rungs(now).await.expect("readable") {
+        let (topic_id, rung) = (due.rung.topic_id.clone(), due.rung.rung);
+        assert!(model.climbed.insert((topic_id.clone(), rung)), "{topic_id} {rung} came twice");
+        let skip = (dice.roll(6) == 0).then(|| "no channel".to_owned());
+        let write = OutboundWrite::Climb { topic_id, rung, skip: skip.clone() };
+        let OutboundOutcome::Climbed(Some(found)) = plane.one(write).await else {
+            panic!("it was due: {due:?}")
+        };
+        let (state, topic) = (found.state, plane.store().outbound().topic(found.topic_id.clone()).await);
+        let (topic, _) = topic.expect("readable").expect("it is there");
+        assert_eq!(topic.state, TopicState::Open);
+        assert!(topic.opened_ms.is_some_and(|opened| opened <= now), "{topic:?}");
+        assert_eq!(state == RungState::Proposed, skip.is_none() && found.to.is_none(), "{found:?}");
+        if let (RungState::Asked, Some(send_id)) = (state, &found.send_id) {
+            let send = plane.detail(send_id).await.send;
+            assert!(model.consent(&send.channel, &send.to.handle).is_given(), "{send:?}");
+            assert_eq!(send.asks, Some(found.topic_id));
+        }
+        model.seen.insert(state.as_str());
     }
 }
 
@@ -260,7 +303,8 @@ async fn operate(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
 
 async fn step(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
     plane.bench.now += i64::try_from(dice.roll(9000)).unwrap_or(0);
-    match dice.roll(20) {
+    match dice.roll(22) {
+        20 | 21 => climb_due(plane, model, dice).await,
         0..=4 => submit(plane, model, dice).await,
         5..=7 => claim(plane, model, dice).await,
         8..=12 => settle(plane, model, dice).await,
@@ -372,6 +416,8 @@ fn check_send(detail: &SendDetail, at: u32) {
         (SendState::Sending | SendState::Open, Some(topic)) => topic == TopicState::Open,
         (SendState::Answered, Some(topic)) => topic == TopicState::Answered,
         (SendState::Unknown, Some(topic)) => topic != TopicState::Answered && topic != TopicState::Withdrawn,
+        // Others are asked.
+        (SendState::Dead | SendState::Refused, Some(TopicState::Open)) => !detail.rungs.is_empty(),
         (_, Some(topic)) => matches!(topic, TopicState::Expired | TopicState::Withdrawn),
     };
     assert!(fits, "{told}");
@@ -468,7 +514,7 @@ pub async fn everything_holds_at_every_step(bench: Bench<'_>) {
     for row in plane.store().outbound().consents().await.expect("readable") {
         model.put(&row.channel, &row.to.handle, row.state);
     }
-    let mut dice = Dice(11);
+    let mut dice = Dice(7);
     for at in 0..if restless { STEPS / 20 } else { STEPS } {
         step(&mut plane, &mut model, &mut dice).await;
         check(&plane, &mut model, at).await;
@@ -483,7 +529,17 @@ pub async fn everything_holds_at_every_step(bench: Bench<'_>) {
         let counts =
             [ledger.delivered, ledger.answered, ledger.expired, ledger.refused, ledger.dead, ledger.unknown];
         assert!(counts.iter().all(|count| *count > 0), "the run has seen every end: {ledger:?}");
-        let seen = ["answered", "conflict", "fenced", "limit", "no consent", "repeat"];
+        let seen = [
+            "answered",
+            "asked",
+            "conflict",
+            "fenced",
+            "limit",
+            "no consent",
+            "proposed",
+            "repeat",
+            "skipped",
+        ];
         assert_eq!(model.seen.iter().copied().collect::<Vec<_>>(), seen);
     }
 }

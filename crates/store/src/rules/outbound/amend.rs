@@ -22,7 +22,7 @@ pub(super) const DUE: &str = concat!(
     ", ",
     approval_columns!(),
     " FROM amends m JOIN sends s ON s.no = m.send JOIN parts p ON p.send = m.send AND p.part = m.part
-      LEFT JOIN topics t ON t.topic_id = s.topic_id LEFT JOIN approvals a ON a.send = s.about
+      LEFT JOIN topics t ON t.topic_id = coalesce(s.topic_id, s.asks) LEFT JOIN approvals a ON a.send = s.about
       WHERE m.channel = ? AND m.next_ms IS NOT NULL AND m.next_ms <= ? ORDER BY m.next_ms, m.send LIMIT ?"
 );
 const PART: usize = SEND_COLUMNS;
@@ -47,6 +47,12 @@ pub(super) fn ended(tx: &mut impl Tx, no: i64) -> Result<(), Failure> {
 pub(super) fn ended_about(tx: &mut impl Tx, no: i64) -> Result<(), Failure> {
     let sql = "UPDATE amends SET next_ms = ? WHERE send IN (SELECT no FROM sends WHERE about = ?)";
     tx.later(sql, values![tx.at_ms(), no])
+}
+
+/// The question of this topic, which rungs asked once more, has ended.
+pub(super) fn ended_asking(tx: &mut impl Tx, topic: &str) -> Result<(), Failure> {
+    let sql = "UPDATE amends SET next_ms = ? WHERE send IN (SELECT no FROM sends WHERE asks = ? AND asks IS NOT NULL)";
+    tx.later(sql, values![tx.at_ms(), topic])
 }
 
 fn due(row: &dyn Row) -> Result<(PartState, Option<Amend>), Failure> {

@@ -216,7 +216,7 @@ fn stop(tx: &mut impl Tx, send: &mut Head, to: SendState, reason: &str) -> Resul
         state::free_key(tx, send, send_state(send.state)?)?;
         return lane::promote(tx, &lane::of(send), None);
     }
-    state::end(tx, send, to, reason)
+    state::fail(tx, send, to, reason)
 }
 
 fn sent(

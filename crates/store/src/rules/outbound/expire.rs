@@ -5,14 +5,14 @@ use super::{head, state};
 use crate::rules::failure::Failure;
 use crate::rules::tx::{Tx, sql_limit};
 use crate::rules::value::values;
-use switchboard_core::outbound::send::{ApprovalState, SendState, TopicState};
+use switchboard_core::outbound::send::{ApprovalState, SendState};
 use switchboard_core::outbound::write::{OutboundOutcome, Touched};
 
 pub(super) const OVER: &str = "SELECT s.no FROM sends s WHERE s.state < 5 AND s.deadline_ms <= ?
     AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 3) ORDER BY s.deadline_ms LIMIT ?";
 pub(super) const UNKNOWN_OVER: &str =
-    "SELECT t.topic_id, s.send_id FROM sends s JOIN topics t ON t.topic_id = s.topic_id
-    WHERE s.state = 10 AND s.state > 5 AND t.state < 3 AND t.deadline_ms <= ? LIMIT ?";
+    "SELECT t.topic_id, s.send_id, s.no, s.state FROM topics t CROSS JOIN sends s
+    WHERE t.state IN (1, 2) AND t.state < 3 AND t.deadline_ms <= ? AND s.no = t.send AND s.state > 5 LIMIT ?";
 
 /// Ends them, at most `limit` of each kind.
 pub(super) fn expire(tx: &mut impl Tx, limit: usize) -> Result<OutboundOutcome, Failure> {
@@ -49,17 +49,19 @@ fn end_all(
     Ok(())
 }
 
-// A question of which nobody knows whether it arrived holds the floor no longer than any other.
+// A question of which nobody knows whether it arrived holds the floor no longer than any other, and one that only others were asked
+// ends like any other.
 fn close_topics(tx: &mut impl Tx, limit: usize, ended: &mut Vec<Touched>) -> Result<(), Failure> {
     let over = tx.all(UNKNOWN_OVER, values![tx.at_ms(), sql_limit(limit)], |row| {
-        Ok((row.get::<String>(0)?, row.get::<String>(1)?))
+        Ok((row.get::<String>(0)?, row.get::<String>(1)?, row.get::<i64>(2)?, send_state(row.get(3)?)?))
     })?;
-    for (topic, send_id) in over {
-        let sql = "UPDATE topics SET state = ? WHERE topic_id = ?";
-        tx.later(sql, values![TopicState::Expired as u8, topic])?;
+    for (topic, send_id, no, state) in over {
         tx.admit("outbound.expired", None, format!("{topic} {send_id}"));
-        state::next_on_floor(tx, &topic)?;
-        ended.push(Touched { send_id, topic_id: Some(topic), state: SendState::Unknown });
+        if state != SendState::Unknown {
+            super::amend::ended(tx, no)?;
+        }
+        state::close(tx, &topic, SendState::Expired)?;
+        ended.push(Touched { send_id, topic_id: Some(topic), state });
     }
     Ok(())
 }

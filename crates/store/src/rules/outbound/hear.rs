@@ -1,7 +1,7 @@
 //! What people say. It can answer, decide, pair, stop and start; there is nothing else it could do.
 
 use super::topic::{self, Pending, Who};
-use super::{Head, consent, head, head_columns, head_of, state};
+use super::{Head, consent, escalate, head, head_columns, head_of, state};
 use crate::rules::failure::Failure;
 use crate::rules::tx::Tx;
 use crate::rules::value::values;
@@ -126,7 +126,7 @@ fn silence(
         let Some(mut send) = head(tx, no)? else { continue };
         // Another one's end may have ended or opened it meanwhile.
         if send.state < SendState::Delivered as u8 {
-            state::end(tx, &mut send, SendState::Refused, "the person said STOP")?;
+            state::fail(tx, &mut send, SendState::Refused, "the person said STOP")?;
         }
     }
     Ok(())
@@ -242,7 +242,15 @@ fn open_topics(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<Vec<(String, S
         floor_of(speaker.person(), &heard.channel, &heard.from),
         floor_of(None, &heard.channel, &heard.from),
     );
-    tx.all(OPEN, values![floor, single], |row| Ok((row.get(0)?, row.get(1)?)))
+    let mut open: Vec<(String, String)> =
+        tx.all(OPEN, values![floor, single], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    // The same question may have come on several ways.
+    for asked in escalate::asked(tx, &heard.channel, &heard.from.handle)? {
+        if open.iter().all(|(topic, _)| *topic != asked.0) {
+            open.push(asked);
+        }
+    }
+    Ok(open)
 }
 
 fn decide(
@@ -387,7 +395,7 @@ fn answer_to(
     send: &Head,
     text: &str,
 ) -> Result<HeardOutcome, Failure> {
-    match &send.topic_id {
+    match send.topic_id.as_ref().or(send.asks.as_ref()) {
         Some(topic) => answer_topic(tx, speaker, &topic.clone(), text),
         // A notice asks nothing, and an approval is decided by a word.
         None => Ok(HeardOutcome::NothingOpen),
@@ -442,7 +450,7 @@ pub(super) fn bounced(
     }
     let now = super::rows::send_state(send.state)?;
     if matches!(now, SendState::Sending | SendState::Open | SendState::Delivered | SendState::Unknown) {
-        state::end(tx, &mut send, SendState::Dead, &reason)?;
+        state::fail(tx, &mut send, SendState::Dead, &reason)?;
         // Whoever has it tried again means this part.
         let sql = "UPDATE parts SET state = 5 WHERE send = ? AND message_id = ? AND state = 4";
         tx.later(sql, values![send.no, message_id])?;

@@ -3,6 +3,7 @@
 mod amend;
 mod attempt;
 mod consent;
+mod escalate;
 mod expire;
 mod hear;
 mod lane;
@@ -45,6 +46,9 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
             amend::claim(tx, channel, *limit, *until_ms)?
         }
         OutboundWrite::Amended { send, again_ms } => amend::amended(tx, *send, *again_ms)?,
+        OutboundWrite::Climb { topic_id, rung, skip } => {
+            escalate::climb(tx, (topic_id, *rung), skip.as_deref())?
+        }
         OutboundWrite::Hear(heard) => hear::hear(tx, heard)?,
         OutboundWrite::Bounced { channel, event_id, message_id, permanent, reason } => {
             hear::bounced(tx, (channel, event_id), message_id, *permanent, reason)?
@@ -86,19 +90,21 @@ struct Head {
     to_kind: u8,
     handle: String,
     about: Option<i64>,
+    /// The topic that it asks once more.
+    asks: Option<String>,
     urgent: bool,
 }
 
 /// Columns of a [`Head`].
 macro_rules! head_columns {
     () => {
-        "s.no, s.send_id, s.topic_id, s.state, s.deadline_ms, s.channel, s.to_kind, s.handle, s.about, s.urgent"
+        "s.no, s.send_id, s.topic_id, s.state, s.deadline_ms, s.channel, s.to_kind, s.handle, s.about, s.urgent, s.asks"
     };
 }
 use head_columns;
 
 /// How many columns `head_columns` names.
-const HEAD_COLUMNS: usize = 10;
+const HEAD_COLUMNS: usize = 11;
 const HEAD: &str = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.no = ?");
 const HEAD_BY_ID: &str = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.send_id = ?");
 
@@ -114,6 +120,7 @@ fn head_of(row: &dyn super::value::Row) -> Result<Head, Failure> {
         handle: row.get(7)?,
         about: row.get(8)?,
         urgent: row.get::<u8>(9)? == 1,
+        asks: row.get(10)?,
     })
 }
 

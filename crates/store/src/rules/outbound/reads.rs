@@ -5,8 +5,10 @@
     reason = "the port hands over what a query may need for longer than the call"
 )]
 
+use super::escalate;
 use super::rows::{
-    self, ATTEMPTS, CONSENTS, COUNTS, PARTS, SEND_COLUMNS, approval_columns, send_columns, topic_columns,
+    self, ATTEMPTS, CONSENTS, COUNTS, PARTS, RUNG_COLUMNS, SEND_COLUMNS, approval_columns, rung_columns,
+    send_columns, topic_columns,
 };
 use crate::rules::failure::Failure;
 use crate::rules::tx::sql_limit;
@@ -14,6 +16,7 @@ use crate::rules::value::{AsValue, Row, Value};
 use std::borrow::Cow;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::ledger::Ledger;
+use switchboard_core::outbound::escalate::{DueRung, RungRow};
 use switchboard_core::outbound::quiet::Quiet;
 use switchboard_core::outbound::send::{
     ApprovalRow, AttemptRow, ConsentRow, PartRow, SendDetail, SendFilter, SendRow, SendState, TopicRow,
@@ -71,6 +74,11 @@ const TOPIC_OF: &str = concat!(
     topic_columns!(),
     " FROM sends s JOIN topics t ON t.topic_id = s.topic_id WHERE s.send_id = ?"
 );
+const RUNGS_OF: &str = concat!(
+    "SELECT ",
+    rung_columns!(),
+    " FROM sends s JOIN rungs r ON r.topic_id = s.topic_id WHERE s.send_id = ? ORDER BY r.rung"
+);
 const APPROVAL_OF: &str = concat!(
     "SELECT ",
     approval_columns!(),
@@ -118,11 +126,24 @@ pub(super) const NEXT_END: &str = "SELECT min(at) FROM (
     SELECT (SELECT s.deadline_ms FROM sends s WHERE s.state < 5 AND s.deadline_ms IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 3) ORDER BY s.deadline_ms LIMIT 1) AS at
     UNION ALL SELECT min(expires_ms) FROM approvals WHERE state = 1
-    UNION ALL SELECT min(t.deadline_ms) FROM sends s JOIN topics t ON t.topic_id = s.topic_id
-        WHERE s.state = 10 AND s.state > 5 AND t.state < 3) AS ends";
+    UNION ALL SELECT min(t.deadline_ms) FROM topics t CROSS JOIN sends s
+        WHERE t.state IN (1, 2) AND t.state < 3 AND s.no = t.send AND s.state > 5) AS ends";
 pub(super) const NEXT_DUE: &str = "SELECT min(next_ms) FROM parts WHERE channel = ? AND state = 2";
 pub(super) const NEXT_AMEND: &str =
     "SELECT min(next_ms) FROM amends WHERE channel = ? AND next_ms IS NOT NULL";
+const OPEN_RUNGS: &str = concat!(
+    "SELECT ",
+    rung_columns!(),
+    " FROM topics t CROSS JOIN rungs r WHERE r.topic_id = t.topic_id AND t.state IN (1, 2) AND t.state < 3
+      ORDER BY r.topic_id, r.rung LIMIT 4000"
+);
+pub(super) const NEXT_RUNG: &str = "SELECT min(next_ms) FROM rungs WHERE next_ms IS NOT NULL";
+pub(super) const DUE_RUNGS: &str = concat!(
+    "SELECT ",
+    rung_columns!(),
+    ", s.agent, s.rule, r.params, t.deadline_ms FROM rungs r JOIN topics t ON t.topic_id = r.topic_id JOIN sends s ON s.no = t.send
+     WHERE r.next_ms IS NOT NULL AND r.next_ms <= ? AND t.state = 2 ORDER BY r.next_ms, r.topic_id, r.rung LIMIT 100"
+);
 pub(super) const NEXT_QUIET: &str = "SELECT min(until_ms) FROM quieted WHERE digest IS NULL";
 pub(super) const QUIET_OVER: &str = concat!(
     "SELECT ",
@@ -154,28 +175,31 @@ enum Piece {
     Part(PartRow),
     Attempt(AttemptRow),
     Approval(ApprovalRow),
+    Rung(RungRow),
 }
 
 async fn detail(store: &impl Ask, send_id: String) -> Result<Option<SendDetail>, StoreError> {
-    let pieces: [(&'static str, fn(&dyn Row) -> Result<Piece, Failure>); 5] = [
+    let pieces: [(&'static str, fn(&dyn Row) -> Result<Piece, Failure>); 6] = [
         (SEND, |row| Ok(Piece::Send(Box::new(rows::send(row)?), row.get(SEND_COLUMNS)?))),
         (TOPIC_OF, |row| rows::topic(row, 0).map(Piece::Topic)),
         (PARTS, |row| rows::part(row).map(Piece::Part)),
         (ATTEMPTS, |row| rows::attempt(row).map(Piece::Attempt)),
         (APPROVAL_OF, |row| rows::approval(row, 0).map(Piece::Approval)),
+        (RUNGS_OF, |row| rows::rung(row).map(Piece::Rung)),
     ];
     let queries = pieces.into_iter().map(|(sql, map)| query(sql, map).with(&send_id)).collect();
     let mut found: Option<SendDetail> = None;
     for piece in store.together(queries).await? {
         match (piece, &mut found) {
             (Piece::Send(send, instance_id), _) => {
-                let (parts, attempts) = (Vec::new(), Vec::new());
-                let send = *send;
-                found = Some(SendDetail { send, instance_id, parts, attempts, topic: None, approval: None });
+                let (parts, attempts, rungs) = (Vec::new(), Vec::new(), Vec::new());
+                let (send, topic, approval) = (*send, None, None);
+                found = Some(SendDetail { send, instance_id, parts, attempts, topic, rungs, approval });
             }
             (Piece::Topic(topic), Some(detail)) => detail.topic = Some(topic),
             (Piece::Part(part), Some(detail)) => detail.parts.push(part),
             (Piece::Attempt(attempt), Some(detail)) => detail.attempts.push(attempt),
+            (Piece::Rung(rung), Some(detail)) => detail.rungs.push(rung),
             (Piece::Approval(approval), Some(detail)) => detail.approval = Some(approval),
             (_, None) => return Ok(None),
         }
@@ -290,6 +314,31 @@ pub(crate) fn next_end(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
     Box::pin(async { Ok(first(found.await?).flatten()) })
 }
 
+pub(crate) fn rungs(store: &impl Ask, topic_id: Option<String>) -> Fut<'_, Vec<RungRow>> {
+    match topic_id {
+        Some(topic_id) => store.rows(query(escalate::OF_TOPIC, rows::rung).with(&topic_id)),
+        None => store.rows(query(OPEN_RUNGS, rows::rung)),
+    }
+}
+
+pub(crate) fn next_rung(store: &impl Ask) -> Fut<'_, Option<WallMs>> {
+    let found = store.rows(query(NEXT_RUNG, |row| row.get::<Option<WallMs>>(0)));
+    Box::pin(async { Ok(first(found.await?).flatten()) })
+}
+
+pub(crate) fn due_rungs(store: &impl Ask, now_ms: WallMs) -> Fut<'_, Vec<DueRung>> {
+    let map = |row: &dyn Row| {
+        Ok(DueRung {
+            rung: rows::rung(row)?,
+            agent: row.get(RUNG_COLUMNS)?,
+            approved_by: row.get(RUNG_COLUMNS + 1)?,
+            params: row.get::<Option<String>>(RUNG_COLUMNS + 2)?.unwrap_or_default(),
+            deadline_ms: row.get(RUNG_COLUMNS + 3)?,
+        })
+    };
+    store.rows(query(DUE_RUNGS, map).with(&now_ms))
+}
+
 pub(crate) fn to_release(store: &impl Ask) -> Fut<'_, Vec<i64>> {
     store.rows(query(TO_RELEASE, |row| row.get::<i64>(0)))
 }
@@ -354,6 +403,21 @@ macro_rules! outbound_reads {
             }
             fn next_end(&self) -> Fut<'_, Option<WallMs>> {
                 $crate::rules::outbound::reads::next_end(self)
+            }
+            fn rungs(
+                &self,
+                topic_id: Option<String>,
+            ) -> Fut<'_, Vec<switchboard_core::outbound::escalate::RungRow>> {
+                $crate::rules::outbound::reads::rungs(self, topic_id)
+            }
+            fn next_rung(&self) -> Fut<'_, Option<WallMs>> {
+                $crate::rules::outbound::reads::next_rung(self)
+            }
+            fn due_rungs(
+                &self,
+                now_ms: WallMs,
+            ) -> Fut<'_, Vec<switchboard_core::outbound::escalate::DueRung>> {
+                $crate::rules::outbound::reads::due_rungs(self, now_ms)
             }
             fn to_release(&self) -> Fut<'_, Vec<i64>> {
                 $crate::rules::outbound::reads::to_release(self)

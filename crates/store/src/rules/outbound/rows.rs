@@ -4,6 +4,7 @@ use crate::rules::failure::Failure;
 use crate::rules::value::Row;
 use switchboard_core::ids::{InstanceNo, PersonNo};
 use switchboard_core::ledger::Ledger;
+use switchboard_core::outbound::escalate::{RungRow, RungState, Then};
 use switchboard_core::outbound::send::{
     AnswerRow, ApprovalRow, ApprovalState, AttemptRow, ConsentRow, ConsentState, DecidedRow, PartRow,
     PartState, SendRow, SendState, TopicRow, TopicState,
@@ -22,13 +23,17 @@ pub(crate) fn kind_number(kind: AddressKind) -> u8 {
     }
 }
 
+/// Kind of a stored number.
+pub(crate) fn address_kind(number: u8) -> Result<AddressKind, Failure> {
+    match number {
+        1 => Ok(AddressKind::Direct),
+        2 => Ok(AddressKind::Channel),
+        _ => Err(broken("an unknown kind of address")),
+    }
+}
+
 fn address(row: &dyn Row, column: usize) -> Result<Address, Failure> {
-    let kind = match row.get(column)? {
-        1u8 => AddressKind::Direct,
-        2 => AddressKind::Channel,
-        _ => return Err(broken("an unknown kind of address")),
-    };
-    Ok(Address { kind, handle: row.get(column + 1)? })
+    Ok(Address { kind: address_kind(row.get(column)?)?, handle: row.get(column + 1)? })
 }
 
 /// Number of a kind of message.
@@ -68,13 +73,13 @@ pub(crate) fn consent_state(number: u8) -> Result<ConsentState, Failure> {
 macro_rules! send_columns {
     () => {
         "s.no, s.send_id, s.at_ms, s.instance, s.agent, s.key, s.channel, s.to_kind, s.handle, s.to_text, s.kind, s.body,
-         s.deadline_ms, s.topic_id, s.code, s.state, s.reason, s.policy, s.rule, s.params, s.about, s.updated_ms"
+         s.deadline_ms, s.topic_id, s.code, s.state, s.reason, s.policy, s.rule, s.params, s.about, s.updated_ms, s.asks"
     };
 }
 pub(crate) use send_columns;
 
 /// How many columns [`send_columns`] names.
-pub(crate) const SEND_COLUMNS: usize = 22;
+pub(crate) const SEND_COLUMNS: usize = 23;
 
 /// A row of [`send_columns`].
 pub(crate) fn send(row: &dyn Row) -> Result<SendRow, Failure> {
@@ -100,6 +105,7 @@ pub(crate) fn send(row: &dyn Row) -> Result<SendRow, Failure> {
         params: row.get(19)?,
         about: row.get(20)?,
         updated_ms: row.get(21)?,
+        asks: row.get(22)?,
     })
 }
 
@@ -154,13 +160,14 @@ pub(crate) fn attempt(row: &dyn Row) -> Result<AttemptRow, Failure> {
 /// Columns of a topic, in the order of [`topic`].
 macro_rules! topic_columns {
     () => {
-        "t.topic_id, t.send, t.state, t.floor, t.deadline_ms, t.opened_ms, t.answer, t.answer_by, t.answer_via, t.answered_ms"
+        "t.topic_id, t.send, t.state, t.floor, t.deadline_ms, t.opened_ms, t.answer, t.answer_by, t.answer_via, t.answered_ms,
+         t.escalated_by, t.silence"
     };
 }
 pub(crate) use topic_columns;
 
 /// How many columns [`topic_columns`] names.
-pub(crate) const TOPIC_COLUMNS: usize = 10;
+pub(crate) const TOPIC_COLUMNS: usize = 12;
 
 /// A row of [`topic_columns`], which begin at column `at`.
 pub(crate) fn topic(row: &dyn Row, at: usize) -> Result<TopicRow, Failure> {
@@ -179,7 +186,44 @@ pub(crate) fn topic(row: &dyn Row, at: usize) -> Result<TopicRow, Failure> {
         floor: row.get(at + 3)?,
         deadline_ms: row.get(at + 4)?,
         opened_ms: row.get(at + 5)?,
+        escalated_by: row.get(at + 10)?,
+        then: then(row, at + 11)?,
         answer,
+    })
+}
+
+/// What silence means.
+pub(crate) fn then(row: &dyn Row, at: usize) -> Result<Option<Then>, Failure> {
+    let number = row.get::<Option<u8>>(at)?;
+    let known = |number| Then::from_number(number).ok_or_else(|| broken("an unknown meaning of silence"));
+    number.map(known).transpose()
+}
+
+/// Columns of a rung, in the order of [`rung`].
+macro_rules! rung_columns {
+    () => {
+        "r.topic_id, r.rung, r.after_ms, r.state, r.reason, r.next_ms, r.channel, r.to_text, r.send_id"
+    };
+}
+pub(crate) use rung_columns;
+
+/// How many columns [`rung_columns`] names.
+pub(crate) const RUNG_COLUMNS: usize = 9;
+
+/// A row of [`rung_columns`].
+pub(crate) fn rung(row: &dyn Row) -> Result<RungRow, Failure> {
+    let state = RungState::from_number(row.get(3)?).ok_or_else(|| broken("an unknown state of a rung"))?;
+    let to = row.get::<Option<String>>(6)?.zip(row.get::<Option<String>>(7)?);
+    let send_id = row.get::<Option<String>>(8)?.filter(|_| state == RungState::Asked);
+    Ok(RungRow {
+        topic_id: row.get(0)?,
+        rung: row.get(1)?,
+        after_ms: row.get(2)?,
+        state,
+        reason: row.get(4)?,
+        next_ms: row.get(5)?,
+        to,
+        send_id,
     })
 }
 

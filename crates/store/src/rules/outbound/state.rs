@@ -1,10 +1,10 @@
 //! The states of a send, and what hangs on each change: the counts, the log, its parts, its topic, the floor.
 
 use super::{Head, head};
-use super::{amend, lane, quiet};
+use super::{amend, escalate, lane, quiet};
 use crate::rules::failure::Failure;
 use crate::rules::tx::{Tx, sql_limit};
-use crate::rules::value::values;
+use crate::rules::value::{Row, values};
 use switchboard_core::outbound::floor::{IN_A_ROW_MAX, gives_way};
 use switchboard_core::outbound::send::{ApprovalState, SendState, TopicState};
 
@@ -47,6 +47,11 @@ pub(super) fn end(tx: &mut impl Tx, send: &mut Head, to: SendState, reason: &str
     amend::ended_about(tx, send.no)?;
     lane::promote(tx, &lane::of(send), None)?;
     close_topic(tx, send, to)
+}
+
+/// Ends a send that cannot be delivered. A question that others are asked as well goes on without its own message.
+pub(super) fn fail(tx: &mut impl Tx, send: &mut Head, to: SendState, reason: &str) -> Result<(), Failure> {
+    if escalate::takes_over(tx, send, to, reason)? { Ok(()) } else { end(tx, send, to, reason) }
 }
 
 /// Where nothing of a send that failed has left, and nothing of it can any more, the same key may try again (contract section 2).
@@ -92,15 +97,29 @@ pub(super) fn known_after_all(tx: &mut impl Tx, send: &mut Head, unsent: i64) ->
 }
 
 fn close_topic(tx: &mut impl Tx, send: &Head, to: SendState) -> Result<(), Failure> {
-    let state = match to {
-        SendState::Answered => TopicState::Answered,
-        SendState::Expired => TopicState::Expired,
-        _ => TopicState::Withdrawn,
-    };
-    let Some(topic) = &send.topic_id else { return Ok(()) };
-    let sql = "UPDATE topics SET state = ? WHERE topic_id = ? AND state IN (1, 2)";
-    tx.later(sql, values![state as u8, topic])?;
-    next_on_floor(tx, topic)
+    match &send.topic_id {
+        Some(topic) => close(tx, topic, to),
+        None => Ok(()),
+    }
+}
+
+/// A topic is over as its send is: who was asked by a rung is asked no more, and the next question of the floor gets it.
+pub(super) fn close(tx: &mut impl Tx, topic: &str, over: SendState) -> Result<(), Failure> {
+    let sql = "SELECT floor, state, escalated_by FROM topics WHERE topic_id = ?";
+    let map = |row: &dyn Row| Ok((row.get::<String>(0)?, row.get::<u8>(1)?, row.get::<Option<String>>(2)?));
+    let Some((floor, state, chain)) = tx.one(sql, values![topic], map)? else { return Ok(()) };
+    if state <= TopicState::Open as u8 {
+        let to = match over {
+            SendState::Answered => TopicState::Answered,
+            SendState::Expired => TopicState::Expired,
+            _ => TopicState::Withdrawn,
+        };
+        tx.later("UPDATE topics SET state = ? WHERE topic_id = ?", values![to as u8, topic])?;
+        if chain.is_some() {
+            escalate::ended(tx, topic, over)?;
+        }
+    }
+    next_of(tx, &floor)
 }
 
 pub(super) const NEXT: &str = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send
@@ -115,14 +134,12 @@ pub(super) const HAD: &str = "SELECT s.instance FROM topics t JOIN sends s ON s.
     WHERE t.floor = ? AND t.opened_ms IS NOT NULL ORDER BY t.opened_ms DESC, t.send DESC LIMIT ?";
 pub(super) const TAKEN: &str = "SELECT 1 FROM topics WHERE floor = ? AND state = 2 AND state < 3 LIMIT 1";
 
-/// The next question of the floor that `topic` has left gets it.
-pub(super) fn next_on_floor(tx: &mut impl Tx, topic: &str) -> Result<(), Failure> {
-    let sql = "SELECT floor FROM topics WHERE topic_id = ?";
-    let Some(floor) = tx.one(sql, values![topic], |row| row.get::<String>(0))? else { return Ok(()) };
-    if is_taken(tx, &floor)? {
+/// The next question of a floor gets it, if nobody has it.
+pub(super) fn next_of(tx: &mut impl Tx, floor: &str) -> Result<(), Failure> {
+    if is_taken(tx, floor)? {
         return Ok(());
     }
-    while let Some(next) = next_of(tx, &floor)? {
+    while let Some(next) = whose_turn(tx, floor)? {
         let Some(mut next) = head(tx, next)? else { return Ok(()) };
         if !quiet::hold(tx, &next)? {
             return open(tx, &mut next);
@@ -132,7 +149,7 @@ pub(super) fn next_on_floor(tx: &mut impl Tx, topic: &str) -> Result<(), Failure
 }
 
 // By deadline and age; a sender who had it often in a row lets others go first.
-fn next_of(tx: &mut impl Tx, floor: &str) -> Result<Option<i64>, Failure> {
+fn whose_turn(tx: &mut impl Tx, floor: &str) -> Result<Option<i64>, Failure> {
     let last: Vec<u32> = tx.all(HAD, values![floor, sql_limit(IN_A_ROW_MAX)], |row| row.get(0))?;
     if let Some(sender) = gives_way(&last)
         && let Some(next) = tx.one(NEXT_OF_OTHERS, values![floor, sender], |row| row.get(0))?
@@ -152,6 +169,7 @@ pub(super) fn open(tx: &mut impl Tx, send: &mut Head) -> Result<(), Failure> {
     if let Some(topic) = send.topic_id.clone() {
         let sql = "UPDATE topics SET state = ?, opened_ms = ? WHERE topic_id = ?";
         tx.later(sql, values![TopicState::Open as u8, tx.at_ms(), topic])?;
+        escalate::opened(tx, &topic)?;
     }
     let sql = "UPDATE parts SET state = 1 WHERE send = ? AND state = 8";
     tx.later(sql, values![send.no])?;

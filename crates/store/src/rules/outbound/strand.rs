@@ -63,8 +63,9 @@ fn hold(tx: &mut impl Tx, send: &mut Head) -> Result<(), Failure> {
     state::set(tx, send, SendState::Held, Some(&reason))?;
     tx.admit("outbound.stranded", None, format!("{} {}", send.send_id, send.channel));
     lane::promote(tx, &lane::of(send), None)?;
-    match send.topic_id.clone() {
-        Some(topic) => state::next_on_floor(tx, &topic),
+    let sql = "SELECT floor FROM topics WHERE topic_id = ?";
+    match tx.one(sql, values![send.topic_id], |row| row.get::<String>(0))? {
+        Some(floor) => state::next_of(tx, &floor),
         None => Ok(()),
     }
 }

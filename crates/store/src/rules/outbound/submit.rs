@@ -19,6 +19,15 @@ use switchboard_core::write::Refusal;
 const LIMITS_AT_ONCE: usize = 4;
 
 pub(super) fn submit(tx: &mut impl Tx, new: &NewSend) -> Result<OutboundOutcome, Stop> {
+    submit_for(tx, new, None)
+}
+
+/// The same; `asks`: the topic that it asks once more.
+pub(super) fn submit_for(
+    tx: &mut impl Tx,
+    new: &NewSend,
+    asks: Option<&str>,
+) -> Result<OutboundOutcome, Stop> {
     if tx.state().live(new.instance).is_none() {
         return Err(Refusal::NotYours.into());
     }
@@ -34,7 +43,7 @@ pub(super) fn submit(tx: &mut impl Tx, new: &NewSend) -> Result<OutboundOutcome,
         return Err(Refusal::NoConsent(consent).into());
     }
     let taken = take(tx, &new.limits)?;
-    if around.taken_names > 0 {
+    if around.taken_names > 0 || super::escalate::names_taken(tx, new)? {
         return Err(Refusal::NameTaken.into());
     }
     let about = match &new.about {
@@ -68,7 +77,7 @@ pub(super) fn submit(tx: &mut impl Tx, new: &NewSend) -> Result<OutboundOutcome,
         put_limit(tx, &key, &window, over_ms)?;
     }
     let no = around.last_no + 1;
-    insert(tx, new, (no, state), about)?;
+    insert(tx, new, (no, state), (about, asks))?;
     state::count(tx, None, state)?;
     insert_parts(tx, new, (no, state), &around.lane)?;
     hang_on(tx, new, (no, state), &floor)?;
@@ -106,7 +115,7 @@ struct Lane {
     next_ms: WallMs,
 }
 
-pub(super) const AROUND: &str = "SELECT (SELECT max(no) FROM sends), (SELECT count(*) FROM sends WHERE code = ? OR send_id = ?),
+pub(super) const AROUND: &str = "SELECT (SELECT max(no) FROM sends), (SELECT count(*) FROM sends WHERE code = ? OR send_id = ?) + (SELECT count(*) FROM rungs WHERE code = ?),
         (SELECT no FROM sends WHERE instance = ? AND agent = ? AND key = ?),
         (SELECT state FROM consents WHERE channel = ? AND to_kind = ? AND handle = ?),
         (SELECT person FROM consents WHERE channel = ? AND to_kind = ? AND handle = ?),
@@ -118,6 +127,7 @@ fn around(tx: &mut impl Tx, new: &NewSend) -> Result<Around, Failure> {
     let params = values![
         new.code,
         new.send_id,
+        new.code,
         new.instance.0,
         new.agent,
         new.key,
@@ -155,13 +165,23 @@ fn known(tx: &mut impl Tx, new: &NewSend, no: i64) -> Result<OutboundOutcome, St
          (SELECT a.approval_id FROM approvals a WHERE a.send = s.no) FROM sends s WHERE s.no = ?"
     );
     let first = tx.one(sql, values![no], |row| {
-        let carried =
-            Carried { message_id: row.get(SEND_COLUMNS + 1)?, approval_id: row.get(SEND_COLUMNS + 2)? };
+        let carried = Carried {
+            message_id: row.get(SEND_COLUMNS + 1)?,
+            approval_id: row.get(SEND_COLUMNS + 2)?,
+            ..Carried::default()
+        };
         Ok((send(row)?, row.get::<[u8; 32]>(SEND_COLUMNS)?, carried))
     })?;
     match crate::rules::tx::found(first)? {
         (_, digest, _) if digest != new.digest => Err(Refusal::IdReused.into()),
-        (first, _, carried) => Ok(OutboundOutcome::Repeat(Box::new(first), carried)),
+        (first, _, mut carried) => {
+            if let Some(topic) = &first.topic_id {
+                carried.rungs = tx.all(super::escalate::OF_TOPIC, values![topic], super::rows::rung)?;
+                let then = "SELECT silence FROM topics WHERE topic_id = ?";
+                carried.then = tx.one(then, values![topic], |row| super::rows::then(row, 0))?.flatten();
+            }
+            Ok(OutboundOutcome::Repeat(Box::new(first), carried))
+        }
     }
 }
 
@@ -227,11 +247,11 @@ fn insert(
     tx: &mut impl Tx,
     new: &NewSend,
     (no, state): (i64, SendState),
-    about: Option<i64>,
+    (about, asks): (Option<i64>, Option<&str>),
 ) -> Result<(), Failure> {
     let sql = "INSERT INTO sends (no, send_id, at_ms, instance, agent, key, digest, channel, to_kind, handle, to_text, kind, body,
-                   deadline_ms, topic_id, code, state, policy, rule, params, about, updated_ms, urgent)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                   deadline_ms, topic_id, code, state, policy, rule, params, about, updated_ms, urgent, asks)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let rule = new.hold.as_ref().map(|hold| hold.rule.as_str());
     let (kind, message) = (kind_number(new.to.kind), message_number(new.kind));
     tx.later(
@@ -259,7 +279,8 @@ fn insert(
             new.params,
             about,
             tx.at_ms(),
-            u8::from(new.urgent)
+            u8::from(new.urgent),
+            asks
         ],
     )
 }
@@ -299,6 +320,7 @@ fn hang_on(
             if open { (TopicState::Open, Some(tx.at_ms())) } else { (TopicState::Queued, None) };
         let sql = "INSERT INTO topics (topic_id, send, floor, state, deadline_ms, opened_ms) VALUES (?, ?, ?, ?, ?, ?)";
         tx.later(sql, values![topic, no, floor, topic_state as u8, new.deadline_ms, opened])?;
+        super::escalate::insert(tx, new, opened)?;
     }
     if let Some(hold) = &new.hold {
         let sql = "INSERT INTO approvals (approval_id, send, rule, state, expires_ms) VALUES (?, ?, ?, ?, ?)";

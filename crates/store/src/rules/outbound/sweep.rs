@@ -51,6 +51,10 @@ fn erase(tx: &mut impl Tx, no: i64, topic_id: Option<&str>) -> Result<(), Failur
     if let Some(topic) = topic_id {
         let sql = "UPDATE topics SET answer = '' WHERE topic_id = ? AND answer IS NOT NULL";
         tx.later(sql, values![topic])?;
+        tx.later(
+            "UPDATE rungs SET code = NULL, params = NULL, parts = NULL WHERE topic_id = ?",
+            values![topic],
+        )?;
     }
     tx.later("UPDATE sends SET body = '', params = '{}' WHERE no = ?", values![no])
 }

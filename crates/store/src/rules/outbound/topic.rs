@@ -236,6 +236,9 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     if body.is_empty() {
         return Err(Refusal::TaskState { state: "erased" }.into());
     }
+    if super::escalate::is_over(tx, &send)? {
+        return Err(Refusal::TaskState { state: "ended" }.into());
+    }
     // Whoever gives something up does not approve it by that.
     if let Some(approval) = approval_of(tx, send.no)?
         && approval.state != ApprovalState::Approved as u8

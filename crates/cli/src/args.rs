@@ -503,6 +503,9 @@ pub enum Pair {
         /// Whose it is, by name.
         #[arg(long, value_name = "NAME")]
         person: Option<String>,
+        /// Also where somebody said STOP whom nobody vouched for. A STOP that is proven is the person's alone to take back.
+        #[arg(long)]
+        lift_stop: bool,
     },
     /// Take that back.
     Revoke {

@@ -26,6 +26,7 @@ pub fn open(hub: &Arc<Hub>, config: &Config, clock: &Arc<dyn Clock>) -> Result<(
     for entry in &config.channel {
         add(hub, entry, clock).map_err(|sentence| wrong(&sentence))?;
     }
+    hub.channels_complete();
     Ok(())
 }
 

@@ -24,8 +24,11 @@ pub struct SendView {
     pub message_kind: String,
     /// The sending agent.
     pub agent: String,
-    /// The text; empty once retention has erased it.
+    /// The text, in a listing its beginning; empty once retention has erased it.
     pub body: String,
+    /// Whether there is more of it: `outbound show` has all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
     /// Short code.
     pub code: String,
     /// Answers that it offers.
@@ -65,8 +68,14 @@ pub struct Sends {
 pub struct PartView {
     /// Number, from 1.
     pub part: u32,
-    /// `waiting`, `due`, `attempting`, `sent`, `failed`, `unknown`, `void`, `parked`.
+    /// `waiting`, `due`, `attempting`, `sent`, `failed`, `unknown`, `void`, `parked`, `stranded`.
     pub state: String,
+    /// The id under which it leaves, the same at each attempt until a person has it sent again.
+    #[serde(default)]
+    pub delivery: String,
+    /// The id under which it left before a person had it sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<String>,
     /// Attempts made or begun.
     pub attempts: u32,
     /// Those that failed and counted.
@@ -89,11 +98,17 @@ pub struct AttemptView {
     pub began_ms: i64,
     /// When its end was recorded.
     pub ended_ms: i64,
-    /// `sent`, `retry`, `failed`, `unknown`, `blocked`.
+    /// The id under which it was made.
+    #[serde(default)]
+    pub delivery: String,
+    /// `sent`, `retry`, `failed`, `unknown`, `blocked`, `bounced`.
     pub outcome: String,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Id that the service gave to what it sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
 }
 
 /// Everything about one send.
@@ -229,6 +244,9 @@ pub struct SetConsent {
     pub to: String,
     /// Whether it may be written to.
     pub allow: bool,
+    /// Whether that takes back a STOP of somebody whom nobody vouched for; with `allow` alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lift_stop: bool,
     /// Whose it is, by display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub person: Option<String>,

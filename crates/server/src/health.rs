@@ -27,7 +27,8 @@ pub async fn healthz() -> &'static str {
 }
 
 /// Whether the hub takes messages: proven by a write. A doorbell that is down does not make a node unready: it delivers by polling,
-/// and the others do no better. Nor do changed rules that were refused: the old ones are in force.
+/// and the others do no better. Nor do changed rules that were refused: the old ones are in force. Nor does a channel
+/// that does not work: what is for it waits.
 #[utoipa::path(get, path = "/readyz", tag = "operation", responses((status = 200), (status = 503)))]
 pub async fn readyz(State(doors): State<Doors>) -> Answer {
     let now = doors.hub.clock().monotonic();
@@ -46,9 +47,11 @@ pub async fn readyz(State(doors): State<Doors>) -> Answer {
     let doorbell = doors.hub.doorbell().is_connected();
     // Anybody may ask here: what is wrong with the rules is for their owner, in `status`.
     let policy = doors.hub.policy.status().fault.is_none();
-    let body = value!({ "ready": failure.is_none(), "degraded": !doorbell || !policy,
+    let faults = doors.hub.outbound.faults();
+    let body = value!({ "ready": failure.is_none(), "degraded": !doorbell || !policy || faults > 0,
         "store": failure.as_deref().unwrap_or("ok"),
         "doorbell": if doorbell { "ok" } else { "not connected; delivery by polling" },
+        "channels": if faults == 0 { "ok".to_owned() } else { format!("{faults} with a fault; what is for them waits") },
         "policy": if policy { "ok" } else { "changed rules were refused; the old ones are in force" } });
     let mut response = json(&body).into_response();
     if failure.is_some() {

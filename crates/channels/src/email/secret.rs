@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_template_that_is_accepted_has_room_for_what_the_hub_sends() {
         let send = random::public_id("snd", &SystemEntropy, 1_800_000_000_000);
-        let delivery = delivery_id(&send, 1);
+        let delivery = delivery_id(&send, 1, 0);
         let token = format!("{delivery}.{}", made(1).proof(&delivery, "ada@example.net"));
         assert_eq!(token.len(), TOKEN_SAMPLE.len());
         for fits in ["a-name-of-fift+{token}@example.org", "sw+{token}.twelve.more@example.org"] {

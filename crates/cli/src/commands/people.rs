@@ -473,12 +473,12 @@ pub async fn pair(api: &Api, output: Output, command: &Pair) -> Result<(), Failu
                 )
             });
         }
-        Pair::Allow { channel, to, shared, person } => {
-            set(api, channel, (to, *shared), true, person.as_ref()).await?;
+        Pair::Allow { channel, to, shared, person, lift_stop } => {
+            set(api, channel, (to, *shared), (true, *lift_stop), person.as_ref()).await?;
             output.done(&format!("{} may be written to on {channel}.", line(to)));
         }
         Pair::Revoke { channel, to, shared } => {
-            set(api, channel, (to, *shared), false, None).await?;
+            set(api, channel, (to, *shared), (false, false), None).await?;
             output.done(&format!("{} is not written to on {channel} any more.", line(to)));
         }
         Pair::List => {
@@ -493,7 +493,7 @@ async fn set(
     api: &Api,
     channel: &str,
     (to, shared): (&str, bool),
-    allow: bool,
+    (allow, lift_stop): (bool, bool),
     person: Option<&String>,
 ) -> Result<(), Failure> {
     let body = SetConsent {
@@ -501,6 +501,7 @@ async fn set(
         kind: shared.then(|| "channel".to_owned()),
         to: to.to_owned(),
         allow,
+        lift_stop,
         person: person.cloned(),
     };
     api.post::<Value>(CONSENTS, &body).await.map(drop)

@@ -20,6 +20,7 @@ pub async fn run(api: &Api, output: Output, command: &Person) -> Result<(), Fail
                 kind: None,
                 to: to.clone(),
                 allow: true,
+                lift_stop: false,
                 person: Some(person.clone()),
             };
             api.post::<Value>(super::people::CONSENTS, &body).await?;

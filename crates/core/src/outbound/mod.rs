@@ -13,6 +13,7 @@ pub const HEARD_KEEP_MS: WallMs = 90 * DAY_MS;
 
 pub mod audit;
 pub mod escalate;
+pub mod floor;
 pub mod gate;
 pub mod limit;
 pub mod quiet;

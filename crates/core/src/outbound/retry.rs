@@ -15,10 +15,12 @@ const PAUSE_MS_MAX: WallMs = 15 * MINUTE_MS;
 pub struct Past {
     /// Attempts that failed and counted, this one not included.
     pub fails: u32,
-    /// When the message was accepted.
-    pub accepted_ms: WallMs,
+    /// Since when it could have left: when the message was accepted, or when its channel came to work after that.
+    pub since_ms: WallMs,
     /// When it is void.
     pub deadline_ms: Option<WallMs>,
+    /// Whether something has gone through on the channel since it last refused us.
+    pub channel_works: bool,
 }
 
 /// What follows.
@@ -38,13 +40,18 @@ pub enum Next {
 }
 
 /// Decides. `jitter` is anything from 0 to 255, fresh for each decision.
+///
+/// Wrong credentials are no message's fault: what meets them stays due, and the channel's breaker says when one is tried again. Where
+/// others go through, it is this message that is not taken, and the failure counts like any other.
 #[must_use]
 pub fn after(failure: &NotSent, past: Past, now_ms: WallMs, jitter: u8) -> Next {
-    if matches!(
-        failure.class,
-        FailureClass::Permanent | FailureClass::BadAddress | FailureClass::Misconfigured
-    ) {
-        return Next::Dead;
+    match failure.class {
+        FailureClass::Permanent | FailureClass::BadAddress => return Next::Dead,
+        FailureClass::Misconfigured if !past.channel_works => {
+            let over = past.deadline_ms.is_some_and(|deadline| now_ms >= deadline);
+            return if over { Next::Expired } else { Next::Retry { at_ms: now_ms, counts: false } };
+        }
+        _ => {}
     }
     let counts = failure.class != FailureClass::Throttled;
     if counts && past.fails + 1 >= FAILS_MAX {
@@ -58,7 +65,7 @@ pub fn after(failure: &NotSent, past: Past, now_ms: WallMs, jitter: u8) -> Next 
     if past.deadline_ms.is_some_and(|deadline| at_ms >= deadline) {
         return Next::Expired;
     }
-    if at_ms.saturating_sub(past.accepted_ms) > TRY_FOR_MS {
+    if at_ms.saturating_sub(past.since_ms) > TRY_FOR_MS {
         return Next::Dead;
     }
     Next::Retry { at_ms, counts }
@@ -72,7 +79,7 @@ fn backoff(fails: u32) -> WallMs {
 mod tests {
     use super::*;
 
-    const PAST: Past = Past { fails: 0, accepted_ms: 0, deadline_ms: None };
+    const PAST: Past = Past { fails: 0, since_ms: 0, deadline_ms: None, channel_works: false };
 
     fn failed(class: FailureClass, retry_after_ms: Option<u64>) -> NotSent {
         NotSent { retry_after_ms, ..NotSent::new(class, "no") }
@@ -80,9 +87,26 @@ mod tests {
 
     #[test]
     fn what_will_never_pass_is_dead_at_once() {
-        for class in [FailureClass::Permanent, FailureClass::BadAddress, FailureClass::Misconfigured] {
+        for class in [FailureClass::Permanent, FailureClass::BadAddress] {
             assert_eq!(after(&failed(class, Some(5)), PAST, 10, 0), Next::Dead);
         }
+    }
+
+    #[test]
+    fn what_meets_wrong_credentials_waits_for_its_channel() {
+        let failure = failed(FailureClass::Misconfigured, None);
+        let old = Past { fails: FAILS_MAX + 1, ..PAST };
+        let now_ms = 9 * TRY_FOR_MS;
+        for past in [PAST, old, Past { deadline_ms: Some(now_ms + 1), ..PAST }] {
+            assert_eq!(after(&failure, past, now_ms, 255), Next::Retry { at_ms: now_ms, counts: false });
+        }
+        let late = Past { deadline_ms: Some(now_ms), ..PAST };
+        assert_eq!(after(&failure, late, now_ms, 0), Next::Expired);
+        // Where others go through, it is about this message.
+        let works = Past { channel_works: true, ..PAST };
+        assert!(matches!(after(&failure, works, 10, 0), Next::Retry { at_ms: 1010.., counts: true }));
+        let often = Past { fails: FAILS_MAX - 1, ..works };
+        assert_eq!(after(&failure, often, 10, 0), Next::Dead);
     }
 
     #[test]

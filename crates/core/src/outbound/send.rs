@@ -102,13 +102,15 @@ pub enum PartState {
     Void = 7,
     /// Its send is held, or waits for the floor, or for a person's decision.
     Parked = 8,
+    /// Its channel is not configured any more.
+    Stranded = 9,
 }
 
 impl PartState {
     /// Of a stored number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
-        const ALL: [PartState; 8] = [
+        const ALL: [PartState; 9] = [
             PartState::Waiting,
             PartState::Due,
             PartState::Attempting,
@@ -117,6 +119,7 @@ impl PartState {
             PartState::Unknown,
             PartState::Void,
             PartState::Parked,
+            PartState::Stranded,
         ];
         ALL.into_iter().find(|state| *state as u8 == number)
     }
@@ -133,6 +136,7 @@ impl PartState {
             Self::Unknown => "unknown",
             Self::Void => "void",
             Self::Parked => "parked",
+            Self::Stranded => "stranded",
         }
     }
 }
@@ -202,6 +206,8 @@ pub struct PartRow {
     pub fails: u32,
     /// When it is due.
     pub next_ms: WallMs,
+    /// How often a person had it sent again: each time under another id, see [`delivery_id`].
+    pub round: u32,
     /// What is sent.
     pub content: Part,
     /// Id that the service gave.
@@ -219,10 +225,15 @@ pub struct AttemptRow {
     pub began_ms: WallMs,
     /// When its end was recorded.
     pub ended_ms: WallMs,
-    /// `sent`, `retry`, `failed`, `unknown`, `blocked`; `unknown` becomes `sent` when that turns out.
+    /// `sent`, `retry`, `failed`, `unknown`, `blocked`; `unknown` becomes `sent` when that turns out, `sent` becomes `bounced` when
+    /// it comes back after it was sent again.
     pub outcome: String,
     /// For people.
     pub reason: Option<String>,
+    /// The round of the part that it belongs to.
+    pub round: u32,
+    /// Id that the service gave to what this attempt sent.
+    pub message_id: Option<String>,
 }
 
 /// Where a topic is. The numbers are stored and never reused.
@@ -452,6 +463,8 @@ pub struct ConsentRow {
     pub at_ms: WallMs,
     /// Why, for people.
     pub reason: Option<String>,
+    /// Where it is a STOP: whether somebody vouched for who said it.
+    pub proven: bool,
 }
 
 /// Whose floor a question takes: a person's wherever they are reached, else that of the single address.
@@ -472,10 +485,11 @@ pub fn lane_of(channel: &str, to: &Address) -> String {
 /// How public ids of digests begin: sends of the hub's own, which bring what quiet hours held back.
 pub const DIGEST: &str = "dig_";
 
-/// The stable id of one part over all its attempts.
+/// The stable id of one part over all attempts of a round. What a person has sent again is another delivery (fault O05): nobody may
+/// take it for a repeat.
 #[must_use]
-pub fn delivery_id(send_id: &str, part: u32) -> String {
-    format!("{send_id}-{part}")
+pub fn delivery_id(send_id: &str, part: u32, round: u32) -> String {
+    if round == 0 { format!("{send_id}-{part}") } else { format!("{send_id}-{part}-{round}") }
 }
 
 /// Which sends a listing shows.

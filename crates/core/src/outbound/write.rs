@@ -190,7 +190,8 @@ pub enum OutboundWrite {
         until_ms: WallMs,
     },
     /// Attempts that were under way when their node died, or that took longer than they may: those of a channel that removes
-    /// duplicates are due again, the others' outcome is unknown. → [`OutboundOutcome::Recovered`].
+    /// duplicates are due again, the others' outcome is unknown. What was stranded goes on: there is such a channel again.
+    /// → [`OutboundOutcome::Recovered`].
     Recover {
         /// The channel.
         channel: String,
@@ -199,8 +200,21 @@ pub enum OutboundWrite {
         /// The one node that lives, where there is only one: whatever others began is lost.
         only_node: Option<u64>,
     },
+    /// What is on its way on channels that nobody has configured: attempts that nobody will report on are unknown, what is due is
+    /// held until there is such a channel, and keeps no floor. At most `limit` sends. → [`OutboundOutcome::Stranded`].
+    Strand {
+        /// The channels there are.
+        known: Vec<String>,
+        /// As for [`Self::Recover`].
+        only_node: Option<u64>,
+        /// Only what was due then: what is younger may be another node's, which has the channel.
+        due_ms: WallMs,
+        /// At most so many.
+        limit: usize,
+    },
     /// Records how an attempt ended; [`crate::write::Refusal::Fenced`] when it is not the last one. One that was given up as lost may
-    /// still say that it arrived, which settles what was unknown. → [`OutboundOutcome::Settled`].
+    /// still say that it arrived, which settles what was unknown; where a person had it sent again meanwhile, that is written down of
+    /// the old attempt and changes nothing of the new one. → [`OutboundOutcome::Settled`].
     Finish {
         /// The send.
         send: i64,
@@ -307,8 +321,9 @@ pub enum OutboundWrite {
         /// At most so many.
         limit: usize,
     },
-    /// A person has a dead or unknown send tried again, or one that waits for a later attempt at once; what of it has arrived is not
-    /// sent twice. Refused when it is due or under way, when nobody approved it or its text is erased ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
+    /// A person has a dead or unknown send tried again, under new ids, or one that waits for a later attempt at once; what of it has
+    /// arrived is not sent twice. Refused when it is due or under way, when nobody approved it or its text is erased
+    /// ([`crate::write::Refusal::TaskState`]), when its agent has sent it again under the same key
     /// ([`crate::write::Refusal::IdReused`]), and past its deadline. → [`OutboundOutcome::Settled`].
     Retry {
         /// The send's public id.
@@ -373,6 +388,8 @@ pub enum OutboundWrite {
         person: Option<PersonNo>,
         /// Who says so.
         by: String,
+        /// Whether that takes back a STOP. It can where nobody vouched for who said it.
+        lift_stop: bool,
     },
 }
 
@@ -407,8 +424,10 @@ pub enum OutboundOutcome {
     Amends(Vec<Amend>),
     /// The rung is there now; `None` when nothing changed.
     Climbed(Option<RungRow>),
-    /// So many attempts were lost.
+    /// So many attempts were lost, or sends go on.
     Recovered(usize),
+    /// These are held; as many as the limit means that there may be more.
+    Stranded(Vec<Touched>),
     /// The send is there now; `false` when nothing changed.
     Settled(Touched),
     /// What came in did this.
@@ -442,6 +461,8 @@ pub struct Claimed {
     pub attempt: u32,
     /// Attempts that failed and counted.
     pub fails: u32,
+    /// How often a person had it sent again.
+    pub round: u32,
     /// What is sent.
     pub content: Part,
     /// The consent of its address now.
@@ -463,6 +484,8 @@ pub struct Amend {
     pub message_id: String,
     /// How often it was tried in vain.
     pub fails: u32,
+    /// How often a person had the part sent again.
+    pub round: u32,
     /// The topic of the question that it asks.
     pub topic: Option<TopicRow>,
     /// The approval that was asked for.
@@ -507,6 +530,13 @@ pub enum HeardOutcome {
     Started,
     /// The sender is nobody who may say this, or nobody vouches for who it is.
     Stranger,
+    /// Somebody decides an approval who may not.
+    MayNotDecide {
+        /// Why not, for people.
+        why: &'static str,
+        /// Whether the sender is told: nobody is on another's word.
+        tell: bool,
+    },
     /// It was there before.
     Repeat,
     /// A message did not arrive after all.
@@ -523,6 +553,7 @@ impl OutboundWrite {
             Self::Submit(_) => "outbound.send",
             Self::Claim { .. } => "outbound.claim",
             Self::Recover { .. } => "outbound.recover",
+            Self::Strand { .. } => "outbound.strand",
             Self::Finish { .. } => "outbound.finish",
             Self::ClaimAmends { .. } => "outbound.claim_amends",
             Self::Amended { .. } => "outbound.amended",

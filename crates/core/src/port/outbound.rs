@@ -1,5 +1,4 @@
-//! What a store tells of the outbound plane. Every call sees what was committed before it began; a call that shows several rows of one
-//! send may see a later state in some of them.
+//! What a store tells of the outbound plane. Every call sees what was committed before it began, and one state of it.
 
 use super::store::Fut;
 use crate::ids::PersonNo;

@@ -76,7 +76,7 @@ async fn step(hub: &Arc<Hub>, channel: &dyn Channel) -> Result<bool, StoreError>
 async fn show(hub: &Hub, channel: &dyn Channel, amend: Amend) -> OutboundWrite {
     let (send, fails) = (amend.send.no, amend.fails);
     let amendment = Amendment {
-        delivery: switchboard_core::outbound::send::delivery_id(&amend.send.send_id, amend.part),
+        delivery: switchboard_core::outbound::send::delivery_id(&amend.send.send_id, amend.part, amend.round),
         to: amend.send.to.clone(),
         message_id: amend.message_id,
         part: amend.content,

@@ -1,5 +1,7 @@
 //! The outbox: for each channel one task that claims what is due and performs it, so that a channel that fails slows no other.
 
+use super::Way;
+use super::breaker::Breaker;
 use super::submit::{CONSOLE, HUB_AGENT};
 use crate::fault;
 use crate::hub::Hub;
@@ -23,60 +25,25 @@ use tokio_util::sync::CancellationToken;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often attempts that nobody reports on are looked for.
 const RECOVER_EVERY: Duration = Duration::from_secs(10);
-/// Failures in a row after which a channel is left alone for a while.
-const BREAK_AFTER: u32 = 5;
-/// The shortest such while, doubled with each failure after it.
-const BREAK_FOR: Duration = Duration::from_secs(5);
-/// The longest.
-const BREAK_FOR_MAX: Duration = Duration::from_mins(5);
-
-/// A circuit breaker: while it is open, nothing is attempted and no attempt is used up.
-#[derive(Debug, Default)]
-struct Breaker {
-    failures: u32,
-    open_until: Duration,
-}
-
-impl Breaker {
-    fn failed(&mut self, now: Duration) {
-        self.failures += 1;
-        if self.failures >= BREAK_AFTER {
-            let pause = BREAK_FOR * (1 << (self.failures - BREAK_AFTER).min(6));
-            self.open_until = now + pause.min(BREAK_FOR_MAX);
-        }
-    }
-
-    fn worked(&mut self) {
-        *self = Self::default();
-    }
-
-    // How many attempts may begin now: one, to find out, when it has been open and none is under way.
-    fn allows(&self, now: Duration, under_way: usize) -> usize {
-        match self.failures {
-            0..BREAK_AFTER => usize::MAX,
-            _ if now < self.open_until || under_way > 0 => 0,
-            _ => 1,
-        }
-    }
-}
-
 struct Dispatcher {
     hub: Arc<Hub>,
     channel: Arc<dyn Channel>,
     slots: Arc<Semaphore>,
     at_once: usize,
-    breaker: Mutex<Breaker>,
+    breaker: Arc<Mutex<Breaker>>,
 }
 
 /// Begins to send on a channel.
 pub(super) fn start(hub: &Arc<Hub>, channel: Arc<dyn Channel>, end: &CancellationToken) {
     let at_once = hub.settings.outbound.attempts_max.min(channel.capabilities().at_once).max(1);
+    let breaker = hub.outbound.breaker(channel.name());
+    breaker.lock().begun(hub.clock().wall_ms());
     let dispatcher = Arc::new(Dispatcher {
         hub: hub.clone(),
         channel,
         slots: Arc::new(Semaphore::new(at_once)),
         at_once,
-        breaker: Mutex::default(),
+        breaker,
     });
     hub.spawn_until(end, async move { dispatcher.run().await });
 }
@@ -213,7 +180,7 @@ impl Dispatcher {
 
     fn prepared(&self, part: &Claimed) -> Attempt {
         Attempt {
-            delivery: delivery_id(&part.send.send_id, part.place.0),
+            delivery: delivery_id(&part.send.send_id, part.place.0, part.round),
             attempt: part.attempt,
             channel: self.asked_channel(part),
             to: part.send.to.clone(),
@@ -255,14 +222,14 @@ impl Dispatcher {
             Ok(performed) => performed,
             Err(_) => Performed::Unknown { reason: format!("no answer within {} s", longest.as_secs()) },
         };
-        self.judge(&performed);
+        let works = self.judge(&performed);
         let pace_ms = WallMs::try_from(self.channel.capabilities().pace_ms).unwrap_or(0);
         match performed {
             Performed::Sent { message_id } => Settle::Sent { message_id, pace_ms },
-            Performed::NotSent(failure) => self.after(&failure, part),
+            Performed::NotSent(failure) => self.after(&failure, part, works),
             Performed::Unknown { reason } if self.channel.capabilities().dedup == Dedup::ById => {
                 // Made again under the same id: the service removes the second one if it had the first.
-                match self.after(&NotSent::new(FailureClass::Transient, reason.clone()), part) {
+                match self.after(&NotSent::new(FailureClass::Transient, reason.clone()), part, works) {
                     retry @ Settle::Retry { .. } => retry,
                     _ => Settle::Unknown { reason },
                 }
@@ -271,10 +238,14 @@ impl Dispatcher {
         }
     }
 
-    fn after(&self, failure: &NotSent, part: &Claimed) -> Settle {
+    fn after(&self, failure: &NotSent, part: &Claimed, channel_works: bool) -> Settle {
         let hub = &self.hub;
-        let before =
-            Past { fails: part.fails, accepted_ms: part.send.at_ms, deadline_ms: part.send.deadline_ms };
+        let before = Past {
+            fails: part.fails,
+            since_ms: part.send.at_ms.max(self.breaker.lock().since_ms()),
+            deadline_ms: part.send.deadline_ms,
+            channel_works,
+        };
         let [jitter] = random::bytes(hub.entropy());
         let reason = match &failure.code {
             Some(code) => format!("{} ({code})", failure.reason),
@@ -290,34 +261,35 @@ impl Dispatcher {
         }
     }
 
-    // What an attempt says of the channel as a whole.
-    fn judge(&self, performed: &Performed) {
-        let now = self.hub.clock().monotonic();
+    // What an attempt says of the channel as a whole; whether others have gone through since it last refused us.
+    fn judge(&self, performed: &Performed) -> bool {
+        let clock = self.hub.clock();
         let mut breaker = self.breaker.lock();
+        let mut works = true;
         let fault = match performed {
-            Performed::NotSent(failure)
-                if matches!(failure.class, FailureClass::Transient | FailureClass::Misconfigured) =>
-            {
-                breaker.failed(now);
+            Performed::NotSent(failure) if failure.class == FailureClass::Misconfigured => {
+                works = breaker.refused(clock.monotonic());
+                Some(failure.reason.clone())
+            }
+            Performed::NotSent(failure) if failure.class == FailureClass::Transient => {
+                breaker.failed(clock.monotonic());
                 Some(failure.reason.clone())
             }
             Performed::Unknown { reason } => {
-                breaker.failed(now);
+                breaker.failed(clock.monotonic());
                 Some(reason.clone())
             }
             _ => {
-                breaker.worked();
+                breaker.worked(clock.wall_ms());
                 None
             }
         };
-        let broken = breaker.failures >= BREAK_AFTER;
+        let broken = breaker.is_open();
         drop(breaker);
-        let name = self.channel.name();
-        match fault {
-            Some(fault) if broken => self.hub.outbound.set_fault(name, Some(fault)),
-            None if self.hub.outbound.fault(name).is_some() => self.hub.outbound.set_fault(name, None),
-            _ => {}
+        if broken || fault.is_none() {
+            self.hub.outbound.set_fault(self.channel.name(), Way::Out, fault);
         }
+        works
     }
 
     // Until it is recorded, nobody else takes it: only when the lease is over, or this node ends, is it taken for lost.
@@ -360,29 +332,4 @@ fn blocked_as(blocked: &Blocked) -> Settle {
         Blocked::Expired => ("its deadline passed".into(), SendState::Expired),
     };
     Settle::Blocked { reason, state }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_channel_that_keeps_failing_is_left_alone_and_tried_with_one() {
-        let mut breaker = Breaker::default();
-        let now = Duration::from_secs(100);
-        for _ in 0..BREAK_AFTER - 1 {
-            breaker.failed(now);
-            assert_eq!(breaker.allows(now, 0), usize::MAX);
-        }
-        breaker.failed(now);
-        assert_eq!(breaker.allows(now, 0), 0);
-        assert_eq!(breaker.allows(now + BREAK_FOR, 0), 1);
-        assert_eq!(breaker.allows(now + BREAK_FOR, 1), 0, "one at a time");
-        for _ in 0..100 {
-            breaker.failed(now);
-        }
-        assert_eq!(breaker.allows(now + BREAK_FOR_MAX, 0), 1);
-        breaker.worked();
-        assert_eq!(breaker.allows(now, 0), usize::MAX);
-    }
 }

@@ -54,7 +54,7 @@ impl Inbound for Ear {
 
     fn health(&self, channel: &str, fault: Option<String>) {
         if let Some(hub) = self.hub.upgrade() {
-            hub.outbound.set_fault(channel, fault);
+            hub.outbound.set_fault(channel, super::Way::In, fault);
         }
     }
 }
@@ -117,6 +117,7 @@ fn told(heard: &HeardOutcome) -> Option<String> {
                 codes.join(", ")
             )
         }
+        HeardOutcome::MayNotDecide { why, tell: true } => format!("You cannot decide this: {why}."),
         HeardOutcome::NothingOpen => "Nothing is open here that this could answer.".into(),
         HeardOutcome::Paired => "You are paired. Say STOP to hear nothing more.".into(),
         HeardOutcome::BadCode => "This code is not valid, or not any more. Ask for a new one.".into(),
@@ -126,6 +127,7 @@ fn told(heard: &HeardOutcome) -> Option<String> {
         HeardOutcome::Answered(_)
         | HeardOutcome::Decided { .. }
         | HeardOutcome::Stranger
+        | HeardOutcome::MayNotDecide { .. }
         | HeardOutcome::Repeat
         | HeardOutcome::Bounced(_)
         | HeardOutcome::Nothing => return None,

@@ -6,13 +6,16 @@
 //! everything is, and why; [`escalate`] is what happens when nobody answers.
 
 mod amend;
+pub(crate) mod breaker;
 pub mod dispatch;
 pub(crate) mod escalate;
 pub mod hear;
 pub mod link;
 pub mod people;
+mod preview;
 pub mod quiet;
 pub mod registry;
+mod strand;
 pub mod submit;
 pub mod view;
 pub mod why;
@@ -68,6 +71,13 @@ impl Default for Settings {
     }
 }
 
+/// The two ways of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Out,
+    In,
+}
+
 /// What the hub keeps in memory about reaching people: nothing that a restart could lose.
 #[derive(Debug)]
 pub struct Room {
@@ -75,7 +85,8 @@ pub struct Room {
     pub registry: Registry,
     waiters: Mutex<HashMap<String, Arc<Notify>>>,
     bells: Mutex<HashMap<String, Arc<Notify>>>,
-    health: Mutex<HashMap<String, String>>,
+    breakers: Mutex<HashMap<String, Arc<Mutex<breaker::Breaker>>>>,
+    health: Mutex<HashMap<String, [Option<String>; 2]>>,
     changes: watch::Sender<u64>,
     /// Ends what runs for a channel, when it goes.
     ends: Mutex<HashMap<String, CancellationToken>>,
@@ -87,6 +98,7 @@ impl Default for Room {
             registry: Registry::default(),
             waiters: Mutex::default(),
             bells: Mutex::default(),
+            breakers: Mutex::default(),
             health: Mutex::default(),
             changes: watch::Sender::new(0),
             ends: Mutex::default(),
@@ -101,21 +113,44 @@ impl Room {
         self.changes.subscribe()
     }
 
-    /// Why nothing leaves on a channel at present, if that is so.
+    /// Why nothing leaves on a channel at present, or nothing comes in, if that is so.
     #[must_use]
     pub fn fault(&self, channel: &str) -> Option<String> {
-        self.health.lock().get(channel).cloned()
+        self.health.lock().get(channel)?.iter().flatten().next().cloned()
     }
 
-    /// Says why nothing leaves on a channel, or that it does.
-    pub(crate) fn set_fault(&self, channel: &str, fault: Option<String>) {
+    /// Why nothing leaves on a channel at present, if that is so.
+    #[must_use]
+    pub fn outward_fault(&self, channel: &str) -> Option<String> {
+        self.health.lock().get(channel)?[Way::Out as usize].clone()
+    }
+
+    /// How many channels have a fault.
+    #[must_use]
+    pub fn faults(&self) -> usize {
+        self.health.lock().values().filter(|ways| ways.iter().any(Option::is_some)).count()
+    }
+
+    /// Says why a way is shut, or that it is not.
+    pub(crate) fn set_fault(&self, channel: &str, way: Way, fault: Option<String>) {
         let mut health = self.health.lock();
-        match fault {
-            Some(fault) => drop(health.insert(channel.to_owned(), fault)),
-            None => drop(health.remove(channel)),
-        }
+        let before = &mut health.entry(channel.to_owned()).or_default()[way as usize];
+        let changed = *before != fault;
+        *before = fault;
         drop(health);
-        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+        if changed {
+            self.changes.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+
+    /// Somebody has mended a channel, or wants to know: what waits for it is tried at once, with one message first.
+    pub fn try_now(&self, channel: &str) {
+        self.breaker(channel).lock().try_now();
+        self.bell(channel).notify_one();
+    }
+
+    pub(crate) fn breaker(&self, channel: &str) -> Arc<Mutex<breaker::Breaker>> {
+        self.breakers.lock().entry(channel.to_owned()).or_default().clone()
     }
 
     pub(crate) fn bell(&self, channel: &str) -> Arc<Notify> {
@@ -201,13 +236,19 @@ impl Hub {
         Ok(())
     }
 
+    /// All channels of the configuration are there: what is on its way on others is held from now on, where everybody sees it.
+    pub fn channels_complete(self: &Arc<Self>) {
+        strand::start(self);
+    }
+
     /// Ends a channel: nothing new leaves or comes in on it. What is on its way is recorded to its end. Whether there was one.
     pub fn remove_channel(&self, name: &str) -> bool {
         let was_there = self.outbound.registry.remove(name);
         if let Some(end) = self.outbound.ends.lock().remove(name) {
             end.cancel();
         }
-        self.outbound.set_fault(name, None);
+        self.outbound.set_fault(name, Way::Out, None);
+        self.outbound.set_fault(name, Way::In, None);
         was_there
     }
 
@@ -244,7 +285,10 @@ impl Hub {
                 | HeardOutcome::Decided { touched, .. }
                 | HeardOutcome::Bounced(Some(touched)),
             ) => room.touched(touched),
-            OutboundOutcome::Expired(ended) => ended.iter().for_each(|touched| room.touched(touched)),
+            OutboundOutcome::Stranded(held) if held.is_empty() => return,
+            OutboundOutcome::Stranded(ended) | OutboundOutcome::Expired(ended) => {
+                ended.iter().for_each(|touched| room.touched(touched));
+            }
             OutboundOutcome::Claimed(_)
             | OutboundOutcome::Repeat(..)
             | OutboundOutcome::Recovered(0)

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use switchboard_core::digest::sha256;
 use switchboard_core::ids::{InstanceNo, PersonNo};
 use switchboard_core::outbound::reply::{PAIR_LEN, code, show_pairing};
-use switchboard_core::outbound::send::{ApprovalState, ConsentState};
+use switchboard_core::outbound::send::{
+    ApprovalState, ConsentState, PartRow, PartState, SendDetail, SendState,
+};
 use switchboard_core::outbound::write::{
     HeardOutcome, OutboundOutcome, OutboundWrite, SignDecision, Touched,
 };
@@ -99,10 +101,20 @@ fn named(detail: Detail, field: &str) -> Detail {
     if detail.code == switchboard_protocol::Code::NotFound { detail.field(field) } else { detail }
 }
 
-/// Has a dead or unknown send tried again, or one that waits for a later attempt at once.
+/// Has a dead or unknown send tried again, or one that waits for a later attempt at once, and its channel with it; also where it waits
+/// for its channel alone.
 pub async fn retry(hub: &Hub, send_id: &str, by: &str) -> Result<Touched, Detail> {
+    let SendDetail { send, parts, .. } = super::view::detail(hub, send_id).await?;
+    let later = |part: &PartRow| part.state == PartState::Due && part.next_ms > hub.clock().wall_ms();
+    let shut = hub.outbound.outward_fault(&send.channel).is_some();
+    if send.state == SendState::Sending && shut && !parts.iter().any(later) {
+        hub.outbound.try_now(&send.channel);
+        return Ok(Touched { send_id: send.send_id, topic_id: send.topic_id, state: send.state });
+    }
     let write = OutboundWrite::Retry { send_id: send_id.to_owned(), by: by.to_owned() };
-    settled(hub, write, "send_id").await
+    let touched = settled(hub, write, "send_id").await?;
+    hub.outbound.try_now(&send.channel);
+    Ok(touched)
 }
 
 /// Gives a send up.
@@ -169,12 +181,23 @@ pub async fn pair_start(
     Ok(PairingCode { code: show_pairing(&code), expires_ms })
 }
 
+/// What an operator says of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Say {
+    /// It may be written to.
+    Allow,
+    /// It may be written to, although somebody whom nobody vouched for said STOP there.
+    AllowInSpiteOfStop,
+    /// It may not be written to.
+    Revoke,
+}
+
 /// Says whether an address may be written to; the address in its one form.
 pub async fn set_consent(
     hub: &Hub,
     channel: &str,
     (kind, to): (AddressKind, &str),
-    allow: bool,
+    say: Say,
     person: Option<&str>,
     by: &str,
 ) -> Result<Address, Detail> {
@@ -186,13 +209,14 @@ pub async fn set_consent(
     }
     let handle = known.normalise(kind, to).map_err(|sentence| refusal::bad_field("to", sentence))?;
     let to = Address { kind, handle };
-    let state = if allow { ConsentState::Allowed } else { ConsentState::Revoked };
+    let state = if say == Say::Revoke { ConsentState::Revoked } else { ConsentState::Allowed };
     let write = OutboundWrite::Consent {
         channel: known.name().to_owned(),
         to: to.clone(),
         state,
         person: maybe_person(hub, person).await?,
         by: by.to_owned(),
+        lift_stop: say == Say::AllowInSpiteOfStop,
     };
     hub.commit_outbound(write).await.map_err(|detail| named(detail, "to"))?;
     Ok(to)

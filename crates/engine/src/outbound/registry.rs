@@ -76,6 +76,14 @@ impl Registry {
         self.0.read().channels.keys().cloned().collect()
     }
 
+    /// Names, the fallback's included.
+    #[must_use]
+    pub fn every_name(&self) -> Vec<String> {
+        let table = self.0.read();
+        let fallback = table.fallback.as_ref().map(|channel| channel.name().to_owned());
+        table.channels.keys().cloned().chain(fallback).collect()
+    }
+
     /// All channels, without the fallback, by name.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<dyn Channel>> {

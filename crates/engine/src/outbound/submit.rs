@@ -302,6 +302,8 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail
     let mut receipt = view::accepted(&new);
     let (missing, has_chain) = (not_reachable(hub, &new), new.chain.is_some());
     let asks = approval_requests(hub, &new);
+    let asked: Vec<_> = asks.iter().map(|ask| (ask.channel.clone(), ask.to.handle.clone())).collect();
+    let approval_id = receipt.approval_id.clone().unwrap_or_default();
     let mut writes = vec![Write::Outbound(OutboundWrite::Submit(Box::new(new)))];
     // In one transaction: what is held is never without those who are asked. They refer to it, and go nowhere when it is not there.
     writes.extend(asks.into_iter().map(|ask| Write::Outbound(OutboundWrite::Submit(Box::new(ask)))));
@@ -311,11 +313,10 @@ async fn commit(hub: &Arc<Hub>, new: NewSend) -> Result<Option<Accepted>, Detail
     let mut outcomes = outcomes.into_iter();
     let first = outcomes.next();
     if matches!(first, Some(Outcome::Outbound(OutboundOutcome::Accepted { .. }))) {
-        for refused in outcomes.filter(|outcome| matches!(outcome, Outcome::Refused(_))) {
-            tracing::warn!(
-                ?refused,
-                "an approver could not be asked: the console and the command line still can decide"
-            );
+        for ((channel, to), outcome) in asked.iter().zip(outcomes) {
+            if let Outcome::Refused(refusal) = outcome {
+                not_asked(hub, &approval_id, (channel, to), &refusal::of(&refusal));
+            }
         }
     }
     match first {
@@ -387,8 +388,20 @@ fn approval_requests(hub: &Hub, parked: &NewSend) -> Vec<NewSend> {
     approvers.iter().filter_map(|(channel, to)| approval_request(hub, parked, hold, channel, to)).collect()
 }
 
+// The console and the command line still can decide. Who, of what, and why is in the log; the address as a digest.
+fn not_asked(hub: &Hub, approval_id: &str, (channel, to): (&str, &str), why: &Detail) {
+    let digest = framed("switchboard.address.v1", &[channel.as_bytes(), to.as_bytes()]);
+    let who = format!("{approval_id} to={} via={channel}", switchboard_core::digest::hex(&digest[..8]));
+    tracing::warn!(approval_id, channel, why = why.message, "an approver could not be asked");
+    hub.refused("approval.ask", &who, why);
+}
+
 fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to: &str) -> Option<NewSend> {
-    let told = |sentence: String| tracing::warn!(channel, sentence, "an approver cannot be asked");
+    let asked = channel;
+    let told = |sentence: String| {
+        let why = Detail::new(Code::InvalidRequest, sentence).field("approvers");
+        not_asked(hub, &hold.approval_id, (asked, to), &why);
+    };
     let channel = hub.outbound.registry.find(channel).map_err(told).ok()?;
     let handle = channel.normalise(AddressKind::Direct, to).map_err(told).ok()?;
     let short = short_code(hub);

@@ -1,6 +1,6 @@
 //! Where everything is: receipts, conversations, listings.
 
-use super::{Waiter, escalate, why};
+use super::{Waiter, escalate, preview, why};
 use crate::govern::Act;
 use crate::hub::Hub;
 use crate::refusal;
@@ -11,7 +11,9 @@ use std::time::Duration;
 use switchboard_core::outbound::escalate::RungRow;
 use switchboard_core::outbound::limit::Rate;
 use switchboard_core::outbound::quiet::Quiet;
-use switchboard_core::outbound::send::{SendDetail, SendRow, SendState, TopicRow, TopicState, choices};
+use switchboard_core::outbound::send::{
+    SendDetail, SendRow, SendState, TopicRow, TopicState, choices, delivery_id,
+};
 use switchboard_core::outbound::write::{Carried, LimitTake, NewSend};
 use switchboard_core::policy::{self, Call, Per};
 use switchboard_core::port::channel::{Address, AddressKind, MessageKind};
@@ -220,7 +222,7 @@ pub async fn open(hub: &Hub) -> Result<Vec<Conversation>, Detail> {
     let of = |topic: &TopicRow| -> Vec<_> {
         rungs.iter().filter(|rung| rung.topic_id == topic.topic_id).cloned().collect()
     };
-    Ok(topics.iter().map(|(topic, send)| told(topic, send, &of(topic))).collect())
+    Ok(topics.iter().map(|(topic, send)| told_briefly(topic, send, &of(topic))).collect())
 }
 
 /// A topic as it is shown, with the rungs of its chain.
@@ -263,7 +265,8 @@ pub fn told(topic: &TopicRow, send: &SendRow, rungs: &[RungRow]) -> Conversation
     }
 }
 
-/// What can be reached, and by whom; addresses are shown to people who administer, and to agents the count of nothing.
+/// What can be reached. People who administer see all; an agent sees the addresses that it could write to, and none that the rules
+/// forbid it (contract section 2).
 pub async fn channels(hub: &Hub, who: &Principal) -> Result<Channels, Detail> {
     permit(who, Act::UseBus)?;
     let reads = hub.store().outbound();
@@ -272,7 +275,9 @@ pub async fn channels(hub: &Hub, who: &Principal) -> Result<Channels, Detail> {
     let channels = hub.outbound.registry.all().into_iter().map(|channel| {
         let can = channel.capabilities();
         let name = channel.name().to_owned();
+        let may = |to: &Address| who.may(Right::Admin) || !forbids(hub, who, (&name, to));
         let listed = consents.iter().filter(|row| row.channel == name && row.state.consent().is_given());
+        let listed = listed.filter(|row| may(&row.to));
         let mut reachable: Vec<_> = listed
             .map(|row| match row.to.kind {
                 AddressKind::Direct => Recipient::Direct(row.to.handle.clone()),
@@ -280,7 +285,9 @@ pub async fn channels(hub: &Hub, who: &Principal) -> Result<Channels, Detail> {
             })
             .collect();
         if channel.kind() == super::submit::CONSOLE {
-            reachable.extend(people.iter().map(|(_, name)| Recipient::Direct(name.clone())));
+            let named = |name: &String| Address { kind: AddressKind::Direct, handle: name.clone() };
+            let people = people.iter().filter(|(_, name)| may(&named(name)));
+            reachable.extend(people.map(|(_, name)| Recipient::Direct(name.clone())));
         }
         ChannelView {
             health: hub.outbound.fault(&name).unwrap_or_else(|| "ok".into()),
@@ -295,9 +302,41 @@ pub async fn channels(hub: &Hub, who: &Principal) -> Result<Channels, Detail> {
     Ok(Channels { channels: channels.collect() })
 }
 
-/// A send in a listing.
+// Whether a rule forbids this bearer that address, whatever the message says.
+fn forbids(hub: &Hub, who: &Principal, (channel, to): (&str, &Address)) -> bool {
+    let asked = [("channel", channel), ("to", &to.handle), ("kind", to.kind.as_str())];
+    let params: Map<_, _> = asked.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let policy = hub.policy.current();
+    let outcomes = policy.explain(&Call { tool: TOOL, agent: &who.label, params: &params });
+    outcomes.into_iter().any(|(_, outcome)| {
+        matches!(outcome, policy::Outcome::Denied(None | Some("channel" | "to" | "kind")))
+    })
+}
+
+/// A send in a listing: the beginning of its text.
 #[must_use]
 pub fn listed(send: &SendRow) -> SendView {
+    let view = entire(send);
+    match preview::cut(&view.body) {
+        Some(body) => SendView { body, cut: true, ..view },
+        None => view,
+    }
+}
+
+// A question in a listing: the beginnings of its texts.
+fn told_briefly(topic: &TopicRow, send: &SendRow, rungs: &[RungRow]) -> Conversation {
+    let mut told = told(topic, send, rungs);
+    let texts = told.messages.iter_mut().map(|message| &mut message.text);
+    for text in texts.chain(told.answer.as_mut().map(|answer| &mut answer.text)) {
+        if let Some(short) = preview::cut(text) {
+            *text = short;
+        }
+    }
+    told
+}
+
+// With all of its text.
+fn entire(send: &SendRow) -> SendView {
     let kind = match send.kind {
         MessageKind::Question => "question",
         MessageKind::Notice => "notice",
@@ -313,6 +352,7 @@ pub fn listed(send: &SendRow) -> SendView {
         message_kind: kind.into(),
         agent: send.agent.clone(),
         body: send.body.clone(),
+        cut: false,
         code: send.code.clone(),
         choices: choices(&send.params),
         topic_id: send.topic_id.clone(),
@@ -351,9 +391,12 @@ pub async fn whole(hub: &Hub, send_id: &str) -> Result<SendWhole, Detail> {
 }
 
 fn all_of(detail: &SendDetail, around: &why::Around) -> SendWhole {
+    let delivery = |part, round| delivery_id(&detail.send.send_id, part, round);
     let parts = detail.parts.iter().map(|part| PartView {
         part: part.part,
         state: part.state.as_str().into(),
+        delivery: delivery(part.part, part.round),
+        instead_of: part.round.checked_sub(1).map(|before| delivery(part.part, before)),
         attempts: part.attempt,
         fails: part.fails,
         next_ms: part.next_ms,
@@ -362,13 +405,15 @@ fn all_of(detail: &SendDetail, around: &why::Around) -> SendWhole {
     let attempts = detail.attempts.iter().map(|attempt| AttemptView {
         part: attempt.part,
         attempt: attempt.attempt,
+        delivery: delivery(attempt.part, attempt.round),
         began_ms: attempt.began_ms,
         ended_ms: attempt.ended_ms,
         outcome: attempt.outcome.clone(),
         reason: attempt.reason.clone(),
+        message_id: attempt.message_id.clone(),
     });
     SendWhole {
-        send: listed(&detail.send),
+        send: entire(&detail.send),
         instance_id: detail.instance_id.clone(),
         parts: parts.collect(),
         attempts: attempts.collect(),
@@ -392,7 +437,8 @@ pub fn approval_view(
         decided_by: approval.decided.as_ref().map(|decided| decided.by.clone()),
         decided_via: approval.decided.as_ref().map(|decided| decided.via.clone()),
         decided_ms: approval.decided.as_ref().map(|decided| decided.at_ms),
-        send: listed(send),
+        // Who decides reads all of it.
+        send: entire(send),
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::hub::Hub;
 use crate::refusal;
 use switchboard_core::outbound::escalate::{RungRow, RungState, Span};
-use switchboard_core::outbound::send::{PartRow, PartState, SendDetail, SendFilter, SendRow, SendState};
+use switchboard_core::outbound::send::{
+    PartRow, PartState, SendDetail, SendFilter, SendRow, SendState, delivery_id,
+};
 use switchboard_core::time::WallMs;
 use switchboard_protocol::Detail;
 
@@ -26,7 +28,7 @@ impl Around {
     pub async fn of(hub: &Hub, detail: &SendDetail) -> Result<Self, Detail> {
         let send = &detail.send;
         let fault = match hub.outbound.registry.configured(&send.channel) {
-            Some(_) => hub.outbound.fault(&send.channel),
+            Some(_) => hub.outbound.outward_fault(&send.channel),
             None => Some("it is not configured any more".to_owned()),
         };
         let waits = next_part(detail).is_some_and(|part| part.state == PartState::Waiting);
@@ -51,6 +53,7 @@ async fn ahead(hub: &Hub, send: &SendRow) -> Result<Option<String>, Detail> {
 #[must_use]
 pub fn waits(detail: &SendDetail, around: &Around) -> Option<String> {
     match detail.send.state {
+        SendState::Held if is_stranded(detail) => detail.send.reason.clone(),
         SendState::Held => Some("it waits for an approval".to_owned()),
         SendState::Queued => Some(match &detail.send.reason {
             Some(reason) => format!("it waits: {reason}"),
@@ -103,6 +106,11 @@ pub fn why(detail: &SendDetail, around: &Around) -> Vec<String> {
             (attempt.ended_ms - attempt.began_ms).max(0)
         ));
     }
+    for part in detail.parts.iter().filter(|part| part.round > 0) {
+        let id = |round| delivery_id(&send.send_id, part.part, round);
+        let (now, before) = (id(part.round), id(part.round - 1));
+        told.push(format!("A person had part {} sent again: as {now}, instead of {before}.", part.part));
+    }
     told.push(next(detail, around));
     told
 }
@@ -130,6 +138,11 @@ fn next(detail: &SendDetail, around: &Around) -> String {
     let send = &detail.send;
     let reason = || send.reason.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
     match send.state {
+        SendState::Held if is_stranded(detail) => format!(
+            "It waits for its channel: no channel {:?} is configured. Configure it (it goes on by itself), or `switchboard outbound \
+             discard {}`.",
+            send.channel, send.send_id
+        ),
         SendState::Held => {
             "It waits for somebody to approve it (console, or `switchboard approval list`).".into()
         }
@@ -157,10 +170,16 @@ fn next(detail: &SendDetail, around: &Around) -> String {
     }
 }
 
-/// Whether it waits for nothing but time.
+fn is_stranded(detail: &SendDetail) -> bool {
+    detail.parts.iter().any(|part| part.state == PartState::Stranded)
+}
+
+/// Whether it waits for nothing but time, or for its channel to be tried.
 #[must_use]
 pub fn may_hurry(detail: &SendDetail, around: &Around) -> bool {
-    let later = |part: &PartRow| part.state == PartState::Due && part.next_ms > around.now_ms;
+    let later = |part: &PartRow| {
+        part.state == PartState::Due && (part.next_ms > around.now_ms || around.fault.is_some())
+    };
     detail.send.state == SendState::Sending && next_part(detail).is_some_and(later)
 }
 
@@ -181,7 +200,11 @@ fn sending(detail: &SendDetail, around: &Around) -> String {
             }
         }
         PartState::Due => match &around.fault {
-            Some(fault) => format!("{it} is due and waits for {channel}: {fault}"),
+            Some(fault) => format!(
+                "{it} is due and waits for {channel}: {fault}. One message is tried now and then, with pauses of up to five minutes; a \
+                 restart, or `switchboard outbound retry {}`, has it tried at once",
+                detail.send.send_id
+            ),
             None => format!("{it} is due"),
         },
         PartState::Attempting => format!("{it} is being attempted"),

@@ -187,8 +187,17 @@ pub async fn consent_set(State(doors): State<Doors>, caller: Caller, Raw(bytes):
         Some("channel") => AddressKind::Channel,
         Some(_) => return Err(refusal::bad_field("kind", "Say 'direct' or 'channel'.").into()),
     };
+    let say = match (body.allow, body.lift_stop) {
+        (true, false) => people::Say::Allow,
+        (true, true) => people::Say::AllowInSpiteOfStop,
+        (false, false) => people::Say::Revoke,
+        (false, true) => {
+            let message = "A STOP is lifted for an address that may be written to: say 'allow' too.";
+            return Err(refusal::bad_field("lift_stop", message).into());
+        }
+    };
     let (person, by) = (body.person.as_deref(), &caller.who.owner_name);
-    let to = people::set_consent(&doors.hub, &body.channel, (kind, &body.to), body.allow, person, by).await?;
+    let to = people::set_consent(&doors.hub, &body.channel, (kind, &body.to), say, person, by).await?;
     let rows = doors.hub.store().outbound().consents().await.map_err(|error| failed(&error))?;
     let row = rows.iter().find(|row| row.channel == body.channel && row.to == to);
     Ok(json(&row.map(view::consent_view)))

@@ -76,12 +76,12 @@ pub(super) async fn set_consent(State(doors): State<Doors>, Signed { visitor, mu
         "channel" => AddressKind::Channel,
         _ => return Err(refusal::bad_field("kind", "Choose a person or a shared channel.").into()),
     };
-    let (allow, done) = match act.as_str() {
-        "allow" => (true, "allowed"),
-        "revoke" => (false, "revoked"),
+    let (say, done) = match act.as_str() {
+        "allow" => (people::Say::Allow, "allowed"),
+        "revoke" => (people::Say::Revoke, "revoked"),
         _ => return Err(refusal::bad_field("act", "Allow or revoke.").into()),
     };
     let by = &visitor.session.person_name;
-    people::set_consent(&doors.hub, &channel, (kind, &to), allow, None, by).await?;
+    people::set_consent(&doors.hub, &channel, (kind, &to), say, None, by).await?;
     Ok(see_other(&format!("/console/pairing?done={done}")))
 }

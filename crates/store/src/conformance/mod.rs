@@ -30,7 +30,8 @@ pub use outbound::{
     accept as outbound_accept, amends as outbound_amends, approvals as outbound_approvals,
     attempts as outbound_attempts, consent as outbound_consent, escalate as outbound_escalate,
     floor as outbound_floor, hear as outbound_hear, nodes as outbound_nodes, quiet as outbound_quiet,
-    random as outbound_random, reads as outbound_reads, texts as outbound_texts,
+    random as outbound_random, reads as outbound_reads, rounds as outbound_rounds, strand as outbound_strand,
+    texts as outbound_texts,
 };
 
 /// Makes one test of each function of the suite, for `$backend` (an expression that makes a [`Backend`]) and for its
@@ -223,7 +224,17 @@ macro_rules! store_conformance {
                 what_waits_can_be_hurried,
                 a_claim_tells_the_consent_of_now,
             }
+            outbound_rounds::{
+                what_a_person_sends_again_is_another_delivery,
+                a_dead_one_is_another_delivery_too,
+            }
+            outbound_strand::{
+                what_no_channel_carries_is_held,
+                what_is_held_for_its_channel_ends_like_anything_else,
+                an_attempt_on_a_channel_that_has_gone_is_unknown,
+            }
             outbound_consent::{
+                only_a_stop_that_nobody_vouches_for_can_be_lifted,
                 nobody_is_reached_without_a_yes,
                 each_rule_asks_what_it_says,
                 a_stop_is_the_persons_own,
@@ -240,6 +251,7 @@ macro_rules! store_conformance {
             outbound_floor::{
                 a_person_is_asked_one_thing_at_a_time,
                 the_next_has_the_nearest_deadline,
+                nobody_has_the_floor_for_ever,
                 every_end_frees_the_floor,
                 only_who_asked_takes_it_back,
                 the_first_answer_counts,
@@ -263,6 +275,7 @@ macro_rules! store_conformance {
                 who_was_asked_decides_in_the_chat,
                 only_who_was_asked_decides,
                 the_link_of_a_message_decides,
+                who_may_not_decide_is_written_down,
             }
             outbound_hear::{
                 a_stranger_changes_nothing,
@@ -279,6 +292,7 @@ macro_rules! store_conformance {
                 the_next_times_are_exact,
                 approvals_are_listed,
                 everything_outlives_a_restart,
+                a_send_is_read_whole,
             }
             outbound_texts::{
                 texts_are_erased,

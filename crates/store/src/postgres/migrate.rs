@@ -63,6 +63,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0008_escalation.sql"),
         compatible_from: 3,
     },
+    // States of parts that an older program would not know.
+    Migration {
+        number: 9,
+        name: "0009_rounds.sql",
+        sql: include_str!("../../migrations/postgres/0009_rounds.sql"),
+        compatible_from: 9,
+    },
 ];
 
 /// The newest schema that a list knows.

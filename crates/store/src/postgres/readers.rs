@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use switchboard_core::port::store::StoreError;
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{IsolationLevel, Row};
 
 /// How long a query waits for a connection.
 const WAIT: Duration = Duration::from_secs(10);
@@ -119,20 +119,64 @@ impl Readers {
         }
     }
 
+    /// The rows of several queries, of one state of the database; a second time on another connection when the first one has gone.
+    pub(crate) async fn snapshot(&self, asked: &[(String, Vec<Arg>)]) -> Result<Vec<Vec<Row>>, StoreError> {
+        match self.try_snapshot(asked).await? {
+            Ok(rows) => Ok(rows),
+            Err(error) if kind(&error) == Kind::Lost => {
+                tracing::debug!(error = told(&error), "queries are asked again");
+                self.try_snapshot(asked).await?.map_err(|error| answer(&error))
+            }
+            Err(error) => Err(answer(&error)),
+        }
+    }
+
     async fn try_query(
         &self,
         sql: &str,
         args: &[Arg],
     ) -> Result<Result<Vec<Row>, tokio_postgres::Error>, StoreError> {
         let client = self.connection().await?;
-        let Ok(answer) = tokio::time::timeout(ANSWER, ask(&client, sql, args)).await else {
-            // It may never answer: neither this connection is used again nor those that lie idle beside it.
-            drop(Object::take(client));
-            drop(self.pool.retain(|_, _| false));
-            return Err(StoreError::Unreachable("the database does not answer".into()));
-        };
-        Ok(answer)
+        match tokio::time::timeout(ANSWER, ask(&client, sql, args)).await {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(self.silent(client)),
+        }
     }
+
+    async fn try_snapshot(
+        &self,
+        asked: &[(String, Vec<Arg>)],
+    ) -> Result<Result<Vec<Vec<Row>>, tokio_postgres::Error>, StoreError> {
+        let mut client = self.connection().await?;
+        match tokio::time::timeout(ANSWER, ask_together(&mut client, asked)).await {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(self.silent(client)),
+        }
+    }
+
+    // It may never answer: neither this connection is used again nor those that lie idle beside it.
+    fn silent(&self, client: Object) -> StoreError {
+        drop(Object::take(client));
+        drop(self.pool.retain(|_, _| false));
+        StoreError::Unreachable("the database does not answer".into())
+    }
+}
+
+// A transaction that is given up rolls back by itself.
+async fn ask_together(
+    client: &mut Object,
+    asked: &[(String, Vec<Arg>)],
+) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    let snapshot = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
+    let snapshot = snapshot.start().await?;
+    let mut found = Vec::with_capacity(asked.len());
+    for (sql, args) in asked {
+        let args: Vec<&(dyn ToSql + Sync)> = args.iter().map(|arg| &**arg as _).collect();
+        let statement = snapshot.prepare_cached(sql).await?;
+        found.push(snapshot.query(&statement, &args).await?);
+    }
+    snapshot.commit().await?;
+    Ok(found)
 }
 
 async fn ask(client: &Object, sql: &str, args: &[Arg]) -> Result<Vec<Row>, tokio_postgres::Error> {

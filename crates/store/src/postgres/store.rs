@@ -89,6 +89,21 @@ impl Ask for PostgresStore {
         let args = query.params.into_iter().map(|value| Box::new(value) as Arg).collect();
         self.all(dialect(&query.sql), args, query.map)
     }
+
+    fn together<T: Send + 'static>(&self, queries: Vec<Query<T>>) -> Fut<'_, Vec<T>> {
+        let asked = queries.into_iter().map(|query| {
+            let args = query.params.into_iter().map(|value| Box::new(value) as Arg).collect();
+            ((dialect(&query.sql), args), query.map)
+        });
+        let (asked, maps): (Vec<(String, Vec<Arg>)>, Vec<_>) = asked.unzip();
+        Box::pin(async move {
+            let mut found = Vec::new();
+            for (rows, map) in self.readers.snapshot(&asked).await?.iter().zip(maps) {
+                found.extend(each(rows, map).map_err(|failure| failure.answer())?);
+            }
+            Ok(found)
+        })
+    }
 }
 
 outbound_reads!(PostgresStore);

@@ -75,10 +75,14 @@ pub(crate) const TABLES: &[Table] = &[
     },
     Table {
         name: "parts",
-        columns: "send, part, channel, lane, state, attempt, fails, next_ms, node, began_ms, until_ms, content, message_id",
+        columns: "send, part, channel, lane, state, attempt, fails, next_ms, node, began_ms, until_ms, content, message_id,
+                  round",
     },
     Table { name: "lanes", columns: "lane, next_ms" },
-    Table { name: "attempts", columns: "send, part, attempt, began_ms, ended_ms, outcome, reason" },
+    Table {
+        name: "attempts",
+        columns: "send, part, attempt, began_ms, ended_ms, outcome, reason, round, message_id",
+    },
     Table { name: "wire_ids", columns: "channel, message_id, send" },
     Table {
         name: "topics",
@@ -97,7 +101,10 @@ pub(crate) const TABLES: &[Table] = &[
         columns: "topic_id, rung, after_ms, state, reason, next_ms, send_id, code, channel, to_kind, handle, to_text, consent, amends,
                   params, parts",
     },
-    Table { name: "consents", columns: "channel, to_kind, handle, state, was, person, by_whom, at_ms, reason" },
+    Table {
+        name: "consents",
+        columns: "channel, to_kind, handle, state, was, person, by_whom, at_ms, reason, proven",
+    },
     Table { name: "pairings", columns: "code_hash, channel, handle, person, expires_ms, by_whom" },
     Table { name: "heard", columns: "channel, event_id, at_ms" },
     Table { name: "limits", columns: "key, taken, over_ms" },

@@ -70,6 +70,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0008_escalation.sql"),
         compatible_from: 3,
     },
+    // States of parts that an older program would not know.
+    Migration {
+        number: 9,
+        name: "0009_rounds.sql",
+        sql: include_str!("../../migrations/sqlite/0009_rounds.sql"),
+        compatible_from: 9,
+    },
 ];
 
 /// Why the schema cannot be used.

@@ -46,14 +46,21 @@ fn ask<T: Send + 'static>(queue: &Queue<Job>, job: impl FnOnce(Answer<T>) -> Job
 
 impl Ask for SqliteStore {
     fn rows<T: Send + 'static>(&self, query: Query<T>) -> Fut<'_, Vec<T>> {
+        self.together(vec![query])
+    }
+
+    // A reader runs what it is given in a transaction.
+    fn together<T: Send + 'static>(&self, queries: Vec<Query<T>>) -> Fut<'_, Vec<T>> {
         let read = self.parts.readers.read(move |conn| {
-            let mut statement = conn.prepare_cached(&query.sql)?;
-            let mut rows = statement.query(params_from_iter(&query.params))?;
             let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                match (query.map)(row) {
-                    Ok(row) => found.push(row),
-                    Err(failure) => return Ok(Err(failure.answer())),
+            for query in queries {
+                let mut statement = conn.prepare_cached(&query.sql)?;
+                let mut rows = statement.query(params_from_iter(&query.params))?;
+                while let Some(row) = rows.next()? {
+                    match (query.map)(row) {
+                        Ok(row) => found.push(row),
+                        Err(failure) => return Ok(Err(failure.answer())),
+                    }
                 }
             }
             Ok(Ok(found))

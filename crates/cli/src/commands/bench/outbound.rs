@@ -206,7 +206,7 @@ async fn mails(hub: &Arc<Hub>, bench: &BenchOutbound, relay: &mut Relay) -> Resu
     let reader = |number: u64| format!("reader-{}@example.test", number % READERS);
     for number in 0..READERS {
         let to = reader(number);
-        people::set_consent(hub, SMTP, (AddressKind::Direct, &to), true, None, "bench").await?;
+        people::set_consent(hub, SMTP, (AddressKind::Direct, &to), people::Say::Allow, None, "bench").await?;
     }
     let mut spread = Histogram::new();
     for number in 0..bench.samples {

@@ -2,6 +2,7 @@
 //! and remembers everything that went out.
 
 mod approvals;
+mod channels;
 mod consent;
 mod escalation;
 mod floor;
@@ -83,6 +84,7 @@ impl Desk {
         for (channel, fallback) in &self.more {
             hub.add_channel(channel.clone(), *fallback).unwrap();
         }
+        hub.channels_complete();
     }
 
     async fn add(&mut self, channel: Arc<dyn Channel>, fallback: bool) {

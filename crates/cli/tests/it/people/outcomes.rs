@@ -46,7 +46,19 @@ async fn what_may_have_arrived_is_unknown_everywhere_and_sent_again_only_by_a_pe
     let shown = desk.until(&receipt["send_id"], "delivered").await;
     assert_eq!(shown["attempts"].as_array().unwrap().len(), 2, "{shown}");
     let attempts = desk.network.attempts();
-    assert_eq!((attempts[0].delivery == attempts[1].delivery, attempts.len()), (true, 2));
+    assert_eq!(attempts.len(), 2);
+    // What a person sends again is another delivery, and says which one it stands for.
+    let (part, told) = (&shown["parts"][0], shown["why"].to_string());
+    assert_eq!(
+        (&part["instead_of"], &part["delivery"]),
+        (&json!(attempts[0].delivery), &json!(attempts[1].delivery))
+    );
+    assert_ne!(attempts[0].delivery, attempts[1].delivery);
+    assert_eq!(shown["attempts"][0]["delivery"], json!(attempts[0].delivery), "{shown}");
+    assert!(
+        told.contains(&format!("as {}, instead of {}", attempts[1].delivery, attempts[0].delivery)),
+        "{told}"
+    );
     let counts = desk.ledger().await;
     assert_eq!((&counts["unknown"], &counts["delivered"]), (&json!(0), &json!(1)), "{counts}");
 }
@@ -148,7 +160,7 @@ async fn of_several_parts_each_says_where_it_is_and_none_goes_twice() {
     );
     let deliveries: std::collections::HashSet<_> =
         desk.network.attempts().into_iter().map(|one| one.delivery).collect();
-    assert_eq!(deliveries.len(), 5);
+    assert_eq!(deliveries.len(), 6, "what a person sends again is another delivery");
 }
 
 /// Attempts of one channel hang; another goes on.

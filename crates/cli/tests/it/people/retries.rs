@@ -153,6 +153,54 @@ async fn a_webhook_that_is_gone_is_not_written_to_again_until_somebody_says_so()
     assert_eq!(desk.sent(&hook("hello!")).await["delivered"], true);
 }
 
+/// The service does not know us any more: nothing is lost, nothing counts, everybody is told, and it goes out when that is mended.
+#[tokio::test]
+async fn what_meets_wrong_credentials_waits_until_they_are_right() {
+    let (options, _clock) = by_clock();
+    let mut desk = Desk::with(options, CAPABILITIES).await;
+    desk.network.script((0..2).map(|_| failing(FailureClass::Misconfigured, None)));
+    let first = desk.sent(&notice("ada", "1")).await;
+    let shown = desk.until_shown(&first["send_id"], |shown| shown["attempts"][0]["outcome"] == "retry").await;
+    assert_eq!((&shown["state"], &shown["parts"][0]["fails"]), (&json!("sending"), &json!(0)), "{shown}");
+    let why = shown["why"].as_array().unwrap().last().unwrap().as_str().unwrap().to_owned();
+    assert!(why.contains("is due and waits for chat: not now") && why.contains("outbound retry"), "{why}");
+    let ready = desk.admin().get("/readyz").await;
+    assert_eq!((ready.status, &ready.json()["degraded"]), (200, &json!(true)), "{}", ready.text);
+    let channels = desk.admin().get("/v1/tools/messaging.channels").await.json();
+    let chat = channels["channels"].as_array().unwrap().iter().find(|channel| channel["name"] == "chat");
+    assert_eq!(chat.unwrap()["health"], "not now", "{channels}");
+
+    // Behind a shut channel, others wait too, without an attempt; a person who has mended it need not wait.
+    let second = desk.sent(&notice("ben", "2")).await;
+    let path = format!("{OUTBOUND}/{}/retry", first["send_id"].as_str().unwrap());
+    let retried = desk.admin().post(&path, &json!({})).await;
+    assert_eq!((retried.status, &retried.json()["state"]), (200, &json!("sending")), "{}", retried.text);
+    in_time(desk.network.until_attempts(2)).await;
+    desk.until_shown(&first["send_id"], |shown| shown["attempts"].as_array().unwrap().len() == 2).await;
+    desk = desk.restart().await; // whoever starts it again has perhaps written down new credentials
+    for receipt in [&first, &second] {
+        let shown = desk.until(&receipt["send_id"], "delivered").await;
+        assert_eq!(shown["parts"][0]["fails"], 0, "{shown}");
+    }
+    assert_eq!(desk.network.attempts().len(), 4);
+    assert_eq!(desk.admin().get("/readyz").await.json()["degraded"], false);
+    assert_eq!(desk.ledger().await["delivered"], 2);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_wait_for_a_channel() {
+    let (options, clock) = by_clock();
+    let desk = Desk::with(options, CAPABILITIES).await;
+    desk.network.script((0..100).map(|_| failing(FailureClass::Misconfigured, None)));
+    let deadline_ms = switchboard_core::time::Clock::wall_ms(&*clock) + 30_000;
+    let asked = with(super::question("ada", "Now?"), &json!({ "deadline_ms": deadline_ms }));
+    let receipt = desk.sent(&asked).await;
+    desk.until_shown(&receipt["send_id"], |shown| shown["attempts"][0]["outcome"] == "retry").await;
+    clock.advance(30_001);
+    desk.until(&receipt["send_id"], "expired").await;
+    assert_eq!(desk.conversation(&receipt["topic_id"]).await["state"], "expired");
+}
+
 /// What a person asks of a send; the words of a refusal, or nothing.
 async fn asked_to_retry(desk: &Desk, receipt: &Value) -> Option<Value> {
     let id = receipt["send_id"].as_str().unwrap();

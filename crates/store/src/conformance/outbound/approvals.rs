@@ -229,10 +229,13 @@ pub async fn only_who_was_asked_decides(bench: Bench<'_>) {
         [("bob", "approve".into()), ("bob", format!("approve {code}")), ("eve", format!("approve {code}"))]
     {
         let outcome = plane.hear(from, &text).await;
-        let expected = if from == "eve" { HeardOutcome::Stranger } else { HeardOutcome::NothingOpen };
-        assert_eq!(outcome, expected, "{from} {text}");
+        match outcome {
+            HeardOutcome::NothingOpen => assert_eq!(text, "approve"),
+            HeardOutcome::MayNotDecide { tell: true, .. } => assert_ne!(text, "approve"),
+            other => panic!("{from} {text}: {other:?}"),
+        }
     }
-    assert_eq!(plane.heard(by_reference).await, HeardOutcome::NothingOpen);
+    assert!(matches!(plane.heard(by_reference).await, HeardOutcome::MayNotDecide { .. }));
     // The code of the parked send itself is nobody's to decide by.
     assert_eq!(plane.hear("bob", &format!("approve {}", new.code)).await, HeardOutcome::NothingOpen);
     for text in ["yes, approve it", "ok"] {
@@ -281,4 +284,38 @@ pub async fn the_link_of_a_message_decides(bench: Bench<'_>) {
     let what = format!("this was already approved by {}", decided.by);
     assert_eq!(again, HeardOutcome::TooLate { what });
     plane.balanced().await;
+}
+
+/// Somebody who decides what is not theirs to decide is refused, and that is in the log: who, what, and why.
+pub async fn who_may_not_decide_is_written_down(bench: Bench<'_>) {
+    let mut plane = Plane::new(bench).await;
+    let parked = plane.notice("bob");
+    let parked = held(&mut plane, "apr_1", parked).await;
+    let ask = plane.ask("ada", &parked.send_id);
+    plane.submit(&ask).await;
+    let yes = format!("approve SB-{}", ask.code);
+    let refused = async |plane: &mut Plane<'_>, from: &str, verified: bool| {
+        let heard = switchboard_core::outbound::write::Heard { verified, ..plane.said(from, &yes) };
+        match plane.heard(heard).await {
+            HeardOutcome::MayNotDecide { why, tell } => (why, tell),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(&mut plane, "bob", true).await, ("somebody else was asked to decide this", true));
+    assert_eq!(refused(&mut plane, "ada", false).await, ("nobody vouches for who you are", true));
+    let stranger = "you were not asked to decide anything here";
+    assert_eq!(refused(&mut plane, "eve", true).await, (stranger, true));
+    assert_eq!(
+        refused(&mut plane, "eve", false).await,
+        (stranger, false),
+        "nobody is told on another's word"
+    );
+    let log = plane.bench.entries().await;
+    let count = log.iter().filter(|entry| format!("{entry:?}").contains("outbound.decision_refused")).count();
+    assert_eq!(count, 4);
+    assert_eq!(approval(&plane, "apr_1").await.state, ApprovalState::Pending);
+    let nothing = plane.hear("bob", "approve SB-ZZZZZZ").await;
+    assert_eq!(nothing, HeardOutcome::NothingOpen, "there is no such approval");
+    assert_eq!(plane.hear("eve", "approve").await, HeardOutcome::Stranger);
+    assert!(matches!(plane.hear("ada", &yes).await, HeardOutcome::Decided { .. }));
 }

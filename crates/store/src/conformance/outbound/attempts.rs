@@ -116,6 +116,7 @@ async fn attempt_of(plane: &Plane<'_>, number: u32) -> switchboard_core::outboun
         place: (number, 3),
         attempt: 1,
         fails: 0,
+        round: 0,
         content: part(""),
         consent: Consent::Given,
         references: Vec::new(),

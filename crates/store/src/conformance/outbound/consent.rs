@@ -48,6 +48,7 @@ pub async fn nobody_is_reached_without_a_yes(bench: Bench<'_>) {
         state: ConsentState::Allowed,
         person: None,
         by: "op".into(),
+        lift_stop: false,
     };
     plane.one(allow).await;
     plane.submit(&new).await;
@@ -288,4 +289,44 @@ pub async fn a_code_can_be_a_persons(bench: Bench<'_>) {
     let before = picture(plane.store()).await;
     plane.bench.restart().await;
     assert_eq!(picture(plane.store()).await, before);
+}
+
+/// An operator lifts a STOP that nobody vouched for, and says so; one that is proven is the person's own.
+pub async fn only_a_stop_that_nobody_vouches_for_can_be_lifted(bench: Bench<'_>) {
+    let mut plane = Plane::new(bench).await;
+    let lift = || OutboundWrite::Consent {
+        channel: CHAT.into(),
+        to: direct("ada"),
+        state: ConsentState::Allowed,
+        person: None,
+        by: "op".into(),
+        lift_stop: true,
+    };
+    let stop = async |plane: &mut Plane<'_>, verified: bool| {
+        let heard = Heard { verified, ..plane.said("ada", "stop") };
+        assert_eq!(plane.heard(heard).await, HeardOutcome::Stopped);
+    };
+    let is_proven = async |plane: &Plane<'_>| plane.consent_of(CHAT, "ada").await.expect("known").proven;
+    stop(&mut plane, false).await;
+    assert!(!is_proven(&plane).await);
+    let refusal = plane.refused(consent(CHAT, "ada", ConsentState::Allowed, None)).await;
+    assert_eq!(refusal, Refusal::NoConsent(Consent::Stopped), "not by chance");
+    plane.one(consent(CHAT, "ada", ConsentState::Revoked, None)).await;
+    assert!(!is_proven(&plane).await);
+    plane.bench.restart().await;
+    assert_eq!(plane.one(lift()).await, OutboundOutcome::Done);
+    let row = plane.consent_of(CHAT, "ada").await.expect("known");
+    assert_eq!((row.state, row.person, row.by.as_str()), (ConsentState::Allowed, Some(plane.ada), "op"));
+    let log = plane.bench.entries().await;
+    assert!(log.iter().any(|entry| format!("{entry:?}").contains("stop_lifted")), "it is in the log");
+    let new = plane.notice("ada");
+    plane.submit(&new).await;
+
+    for (first, second) in [(false, true), (true, false), (true, true)] {
+        stop(&mut plane, first).await;
+        stop(&mut plane, second).await;
+        assert!(is_proven(&plane).await);
+        assert_eq!(plane.refused(lift()).await, Refusal::NoConsent(Consent::Stopped));
+        assert_eq!(plane.hear("ada", "start").await, HeardOutcome::Started);
+    }
 }

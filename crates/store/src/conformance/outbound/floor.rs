@@ -244,3 +244,32 @@ pub async fn expiring_is_bounded(bench: Bench<'_>) {
     assert!(plane.claim_on(CHAT, 10).await.is_empty());
     assert_eq!(plane.balanced().await.expired, 5);
 }
+
+/// A sender whose deadlines are always the nearest does not keep others from ever being heard.
+pub async fn nobody_has_the_floor_for_ever(bench: Bench<'_>) {
+    let mut plane = Plane::new(bench).await;
+    let eve = plane.bench.instance("eve").await;
+    let patient = NewSend { instance: eve, ..plane.question("ada") };
+    let mut pressing = Vec::new();
+    for _ in 0..6 {
+        let deadline_ms = Some(plane.bench.now + MINUTE_MS);
+        pressing.push(NewSend { deadline_ms, ..plane.question("ada") });
+    }
+    plane.submit(&pressing[0]).await;
+    plane.submit(&patient).await;
+    for new in &pressing[1..] {
+        plane.submit(new).await;
+    }
+    let mut asked = Vec::new();
+    while let Some(open) = plane.floor().await.0.first().cloned() {
+        asked.push(open);
+        if asked.len() == 2 {
+            plane.bench.restart().await;
+        }
+        plane.deliver().await;
+        assert!(matches!(plane.hear("ada", "yes").await, HeardOutcome::Answered(_)));
+    }
+    let expected =
+        [&pressing[0], &pressing[1], &pressing[2], &patient, &pressing[3], &pressing[4], &pressing[5]];
+    assert_eq!(asked, expected.map(|new| new.send_id.clone()));
+}

@@ -13,6 +13,8 @@ pub mod plane;
 pub mod quiet;
 pub mod random;
 pub mod reads;
+pub mod rounds;
+pub mod strand;
 pub mod texts;
 
 pub use plane::Plane;

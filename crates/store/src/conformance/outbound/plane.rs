@@ -429,7 +429,8 @@ pub fn finish(claimed: &Claimed, settle: Settle) -> OutboundWrite {
 /// An operator says whether an address may be written to.
 #[must_use]
 pub fn consent(channel: &str, handle: &str, state: ConsentState, person: Option<PersonNo>) -> OutboundWrite {
-    OutboundWrite::Consent { channel: channel.into(), to: direct(handle), state, person, by: "op".into() }
+    let (channel, to, by) = (channel.into(), direct(handle), "op".into());
+    OutboundWrite::Consent { channel, to, state, person, by, lift_stop: false }
 }
 
 /// What [`Said`] a text is.

@@ -316,6 +316,13 @@ async fn step(plane: &mut Plane<'_>, model: &mut Model, dice: &mut Dice) {
             plane.expire().await;
         }
         _ => {
+            if dice.roll(4) == 0 {
+                let known = vec![if dice.roll(2) == 0 { CHAT } else { MAIL }.to_owned()];
+                let node = if dice.roll(3) == 0 { NODE + 1 } else { NODE };
+                let (only_node, due_ms, limit) = (Some(node), plane.bench.now, 1 + dice.roll(5));
+                plane.one(OutboundWrite::Strand { known, only_node, due_ms, limit }).await;
+                return;
+            }
             let channel = if dice.roll(2) == 0 { CHAT } else { MAIL };
             let node = if dice.roll(3) == 0 { NODE + 1 } else { NODE };
             let (by_id, only_node) = (channel == MAIL, Some(node));
@@ -380,13 +387,13 @@ async fn check(plane: &Plane<'_>, model: &mut Model, at: u32) {
 }
 
 fn check_send(detail: &SendDetail, at: u32) {
-    use PartState::{Attempting, Due, Failed, Parked, Sent, Unknown, Void, Waiting};
+    use PartState::{Attempting, Due, Failed, Parked, Sent, Stranded, Unknown, Void, Waiting};
     let states: Vec<_> = detail.parts.iter().map(|part| part.state).collect();
     let state = detail.send.state;
     let told = format!("step {at}: {state:?} with {states:?} {:?} {:?}", detail.topic, detail.approval);
     let all = |allowed: &[PartState]| states.iter().all(|state| allowed.contains(state));
     let fits = match state {
-        SendState::Held => all(&[Parked]),
+        SendState::Held => all(&[Parked]) || (all(&[Stranded, Sent]) && states.contains(&Stranded)),
         SendState::Queued => all(&[Parked, Sent, Attempting]),
         SendState::Sending => all(&[Waiting, Due, Attempting, Sent]) && !all(&[Sent]),
         SendState::Open | SendState::Delivered => all(&[Sent]),

@@ -2,7 +2,10 @@
 
 use super::plane::{CHAT, MAIL, Plane, again, arrived, direct, failed, hold, rows};
 use crate::conformance::bench::Bench;
-use switchboard_core::outbound::send::{SendFilter, SendState};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
+use switchboard_core::outbound::send::{PartState, SendFilter, SendState};
 use switchboard_core::outbound::write::{NewSend, OutboundWrite};
 use switchboard_core::time::{HOUR_MS, MINUTE_MS};
 
@@ -132,4 +135,42 @@ pub async fn everything_outlives_a_restart(bench: Bench<'_>) {
     assert_eq!(after, times);
     plane.settled(OutboundWrite::Discard { send_id: "snd_1".into(), by: "op".into() }).await;
     plane.balanced().await;
+}
+
+/// Reads of a send that changes, and changes to each of them.
+const READS: u32 = 40;
+const CHANGES: u32 = 5;
+
+/// What is shown of one send is one state of it, however fast it changes.
+pub async fn a_send_is_read_whole(bench: Bench<'_>) {
+    if bench.restless {
+        return; // there would be nobody to ask meanwhile
+    }
+    let mut plane = Plane::new(bench).await;
+    let new = plane.notice("ada");
+    plane.submit(&new).await;
+    let store = plane.bench.shared();
+    let (reads, done) = (Cell::new(0), Cell::new(false));
+    let write = async {
+        for change in 0..READS * CHANGES {
+            let attempt = plane.claim_one().await;
+            let now = plane.bench.now;
+            plane.finish(&attempt, again(now)).await;
+            // Whoever reads keeps up: its wake-ups are this task's too.
+            poll_fn(|_| if change < (reads.get() + 1) * CHANGES { Poll::Ready(()) } else { Poll::Pending })
+                .await;
+        }
+        done.set(true);
+    };
+    let read = async {
+        while !done.get() {
+            let detail = store.outbound().send(new.send_id.clone()).await.expect("readable").expect("there");
+            let part = &detail.parts[0];
+            let running = usize::from(part.state == PartState::Attempting);
+            assert_eq!(detail.attempts.len() + running, part.attempt as usize, "{detail:?}");
+            reads.set(reads.get() + 1);
+        }
+    };
+    futures_util::future::join(write, read).await;
+    assert!(reads.get() + 1 >= READS, "it was read while it changed: {}", reads.get());
 }

@@ -17,7 +17,7 @@ const LOOK_AGAIN_MS: WallMs = 2 * SECOND_MS;
 pub(super) const DUE: &str = concat!(
     "SELECT ",
     send_columns!(),
-    ", p.part, p.state, p.content, p.message_id, m.fails, ",
+    ", p.part, p.state, p.content, p.message_id, m.fails, p.round, ",
     topic_columns!(),
     ", ",
     approval_columns!(),
@@ -26,7 +26,7 @@ pub(super) const DUE: &str = concat!(
       WHERE m.channel = ? AND m.next_ms IS NOT NULL AND m.next_ms <= ? ORDER BY m.next_ms, m.send LIMIT ?"
 );
 const PART: usize = SEND_COLUMNS;
-const TOPIC: usize = PART + 5;
+const TOPIC: usize = PART + 6;
 const APPROVAL: usize = TOPIC + rows::TOPIC_COLUMNS;
 
 /// A new send's message is one that can be changed.
@@ -67,6 +67,7 @@ fn due(row: &dyn Row) -> Result<(PartState, Option<Amend>), Failure> {
         content: content(&row.get::<String>(PART + 2)?)?,
         message_id,
         fails: row.get(PART + 4)?,
+        round: row.get(PART + 5)?,
         topic,
         approval,
     };

@@ -20,7 +20,7 @@ const RECOVER_AT_ONCE: i64 = 500;
 pub(super) const DUE: &str = concat!(
     "SELECT ",
     send_columns!(),
-    ", p.part, p.attempt, p.fails, p.content, (SELECT count(*) FROM parts o WHERE o.send = p.send), c.state
+    ", p.part, p.attempt, p.fails, p.content, (SELECT count(*) FROM parts o WHERE o.send = p.send), c.state, p.round
      FROM parts p JOIN sends s ON s.no = p.send
      LEFT JOIN consents c ON c.channel = s.channel AND c.to_kind = s.to_kind AND c.handle = s.handle
      WHERE p.channel = ? AND p.state = 2 AND p.next_ms <= ? ORDER BY p.next_ms, p.send, p.part LIMIT ?"
@@ -34,6 +34,7 @@ fn due(row: &dyn Row) -> Result<Claimed, Failure> {
         place,
         attempt: row.get::<u32>(SEND_COLUMNS + 1)? + 1,
         fails: row.get(SEND_COLUMNS + 2)?,
+        round: row.get(SEND_COLUMNS + 6)?,
         content: content(&row.get::<String>(SEND_COLUMNS + 3)?)?,
         consent: known.map_or(Consent::Missing, ConsentState::consent),
         references: Vec::new(),
@@ -66,6 +67,7 @@ pub(super) fn claim(
 struct At {
     state: PartState,
     attempt: u32,
+    round: u32,
     began_ms: WallMs,
     /// Other parts of the send that have not been sent.
     unsent: i64,
@@ -80,7 +82,7 @@ pub(super) const AT: &str = concat!(
     head_columns!(),
     ", p.state, p.attempt, p.began_ms, (SELECT count(*) FROM parts o WHERE o.send = p.send AND o.part <> p.part AND o.state <> 4),
      (SELECT min(o.part) FROM parts o WHERE o.send = p.send AND o.state = 1),
-     (SELECT min(w.send) FROM parts w WHERE w.lane = p.lane AND w.state = 1)
+     (SELECT min(w.send) FROM parts w WHERE w.lane = p.lane AND w.state = 1), p.round
      FROM parts p JOIN sends s ON s.no = p.send WHERE p.send = ? AND p.part = ?"
 );
 
@@ -92,6 +94,7 @@ fn at(row: &dyn Row) -> Result<(Head, At), Failure> {
         unsent: row.get(HEAD_COLUMNS + 3)?,
         next: row.get(HEAD_COLUMNS + 4)?,
         waiting: row.get::<Option<i64>>(HEAD_COLUMNS + 5)?.is_some(),
+        round: row.get(HEAD_COLUMNS + 6)?,
     };
     Ok((head_of(row)?, at))
 }
@@ -104,12 +107,18 @@ pub(super) fn finish(
     settle: &Settle,
 ) -> Result<OutboundOutcome, Stop> {
     let (mut send, at) = crate::rules::tx::found(tx.one(AT, values![no, part], at)?)?;
+    if let Settle::Sent { message_id, .. } = settle
+        && sent_before(tx, &send, (part, attempt), at.round, message_id.as_deref())?
+    {
+        return Ok(OutboundOutcome::Settled(touched(&send)?));
+    }
     let late = at.state == PartState::Unknown && matches!(settle, Settle::Sent { .. });
     if at.attempt != attempt || !(late || at.state == PartState::Attempting) {
         return Err(Refusal::Fenced.into());
     }
     let (outcome, reason) = told(settle);
-    note(tx, &send, &Ended { no, part, attempt, began_ms: at.began_ms }, outcome, reason)?;
+    let ended = Ended { no, part, attempt, round: at.round, began_ms: at.began_ms };
+    note(tx, &send, &ended, outcome, reason)?;
     match settle {
         Settle::Sent { message_id, pace_ms } => {
             let not_before = tx.at_ms().saturating_add(*pace_ms);
@@ -132,6 +141,26 @@ pub(super) fn finish(
     Ok(OutboundOutcome::Settled(touched(&send)?))
 }
 
+// What was taken for lost, and sent again by a person under another id, has arrived after all: that is said of the old attempt alone.
+fn sent_before(
+    tx: &mut impl Tx,
+    send: &Head,
+    (part, attempt): (u32, u32),
+    round: u32,
+    message_id: Option<&str>,
+) -> Result<bool, Failure> {
+    let sql = "UPDATE attempts SET outcome = 'sent', ended_ms = ?, message_id = ?
+               WHERE send = ? AND part = ? AND attempt = ? AND round < ? AND outcome = 'unknown'";
+    if tx.run(sql, values![tx.at_ms(), message_id, send.no, part, attempt, round])? == 0 {
+        return Ok(false);
+    }
+    if let Some(message_id) = message_id {
+        wire_id(tx, send, message_id)?;
+    }
+    tx.admit("outbound.outcome", None, format!("{} {part} {attempt} sent", send.send_id));
+    Ok(true)
+}
+
 fn touched(send: &Head) -> Result<Touched, Failure> {
     Ok(send.touched(send_state(send.state)?))
 }
@@ -150,6 +179,7 @@ struct Ended {
     no: i64,
     part: u32,
     attempt: u32,
+    round: u32,
     began_ms: WallMs,
 }
 
@@ -160,11 +190,14 @@ fn note(
     outcome: &str,
     reason: Option<&str>,
 ) -> Result<(), Failure> {
-    let sql = "INSERT INTO attempts (send, part, attempt, began_ms, ended_ms, outcome, reason) VALUES (?, ?, ?, ?, ?, ?, ?)
+    let sql = "INSERT INTO attempts (send, part, attempt, began_ms, ended_ms, outcome, reason, round) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
                ON CONFLICT (send, part, attempt) DO UPDATE SET ended_ms = excluded.ended_ms, outcome = excluded.outcome,
                    reason = excluded.reason";
     let at_ms = tx.at_ms();
-    tx.later(sql, values![ended.no, ended.part, ended.attempt, ended.began_ms, at_ms, outcome, reason])?;
+    tx.later(
+        sql,
+        values![ended.no, ended.part, ended.attempt, ended.began_ms, at_ms, outcome, reason, ended.round],
+    )?;
     tx.admit(
         "outbound.outcome",
         None,
@@ -197,9 +230,9 @@ fn sent(
     let sql = "UPDATE parts SET state = 4, message_id = ? WHERE send = ? AND part = ?";
     tx.later(sql, values![message_id, send.no, part])?;
     if let Some(message_id) = message_id {
-        let sql = "INSERT INTO wire_ids (channel, message_id, send) VALUES (?, ?, ?)
-                   ON CONFLICT (channel, message_id) DO NOTHING";
-        tx.later(sql, values![send.channel, message_id, send.no])?;
+        wire_id(tx, send, message_id)?;
+        let sql = "UPDATE attempts SET message_id = ? WHERE send = ? AND part = ? AND attempt = ?";
+        tx.later(sql, values![message_id, send.no, part, at.attempt])?;
     }
     let lane = lane::of(send);
     if not_before > tx.at_ms() {
@@ -217,6 +250,12 @@ fn sent(
         None if at.waiting => lane::promote(tx, &lane, Some(not_before)),
         None => Ok(()),
     }
+}
+
+fn wire_id(tx: &mut impl Tx, send: &Head, message_id: &str) -> Result<(), Failure> {
+    let sql = "INSERT INTO wire_ids (channel, message_id, send) VALUES (?, ?, ?)
+               ON CONFLICT (channel, message_id) DO NOTHING";
+    tx.later(sql, values![send.channel, message_id, send.no])
 }
 
 fn again(
@@ -265,30 +304,43 @@ fn suppress(tx: &mut impl Tx, send: &Head, reason: &str) -> Result<(), Failure> 
     let known = consent::of(tx, &send.channel, send.to_kind, &send.handle)?;
     let person = known.and_then(|known| known.person);
     let key = (send.channel.as_str(), send.to_kind, send.handle.as_str());
-    let change = consent::Change { to: ConsentState::Suppressed, person, by: "hub", reason: Some(reason) };
+    let to = ConsentState::Suppressed;
+    let change = consent::Change { to, person, by: "hub", reason: Some(reason), proven: true };
     consent::put(tx, key, known, &change)
 }
 
-pub(super) const LOST: &str = "SELECT send, part, attempt, began_ms FROM parts
+pub(super) const LOST: &str = "SELECT send, part, attempt, began_ms, round FROM parts
     WHERE channel = ? AND state = 3 AND until_ms <= ? ORDER BY send, part LIMIT ?";
-pub(super) const LOST_BY_OTHERS: &str = "SELECT send, part, attempt, began_ms FROM parts
+pub(super) const LOST_BY_OTHERS: &str = "SELECT send, part, attempt, began_ms, round FROM parts
     WHERE channel = ? AND state = 3 AND (until_ms <= ? OR node <> ?) ORDER BY send, part LIMIT ?";
 
 // A node that shares the store and beats no more will report on nothing, long before its time is over.
-pub(super) const LOST_BY_DEAD: &str = "SELECT send, part, attempt, began_ms FROM parts
+pub(super) const LOST_BY_DEAD: &str = "SELECT send, part, attempt, began_ms, round FROM parts
     WHERE channel = ? AND state = 3 AND (until_ms <= ? OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.node = parts.node AND n.seen_ms > ?))
     ORDER BY send, part LIMIT ?";
 
-/// Attempts that nobody will report on: made again under the same id where the service removes duplicates, else unknown.
+/// What a channel finds when it begins, and looks for now and then: attempts that nobody will report on, and what waited for it to be
+/// configured again.
 pub(super) fn recover(
     tx: &mut impl Tx,
     channel: &str,
     by_id: bool,
     only_node: Option<u64>,
 ) -> Result<OutboundOutcome, Failure> {
+    let lost = lost(tx, channel, by_id, only_node)?;
+    Ok(OutboundOutcome::Recovered(lost + super::strand::bring_back(tx, channel)?))
+}
+
+/// Attempts that nobody will report on: made again under the same id where the service removes duplicates, else unknown.
+pub(super) fn lost(
+    tx: &mut impl Tx,
+    channel: &str,
+    by_id: bool,
+    only_node: Option<u64>,
+) -> Result<usize, Failure> {
     let ended = |row: &dyn Row| {
         let began_ms = row.get::<Option<WallMs>>(3)?.unwrap_or(0);
-        Ok(Ended { no: row.get(0)?, part: row.get(1)?, attempt: row.get(2)?, began_ms })
+        Ok(Ended { no: row.get(0)?, part: row.get(1)?, attempt: row.get(2)?, round: row.get(4)?, began_ms })
     };
     let lost = match only_node {
         None if tx.one("SELECT 1 FROM nodes LIMIT 1", values![], |_| Ok(()))?.is_some() => {
@@ -312,5 +364,5 @@ pub(super) fn recover(
         }
         tx.admit("outbound.recover", None, format!("{} {} {}", send.send_id, ended.part, ended.attempt));
     }
-    Ok(OutboundOutcome::Recovered(lost.len()))
+    Ok(lost.len())
 }

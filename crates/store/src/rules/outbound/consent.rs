@@ -29,17 +29,21 @@ pub(super) struct Known {
     pub(super) state: ConsentState,
     /// What a START brings back; `None` where nobody had said yes before the STOP.
     was: Option<ConsentState>,
+    /// Where it is a STOP: whether somebody vouched for who said it.
+    pub(super) proven: bool,
     pub(super) person: Option<PersonNo>,
 }
 
 /// The consent of an address, and whose it is.
 pub(super) fn of(tx: &mut impl Tx, channel: &str, kind: u8, handle: &str) -> Result<Option<Known>, Failure> {
-    let sql = "SELECT state, was, person FROM consents WHERE channel = ? AND to_kind = ? AND handle = ?";
+    let sql =
+        "SELECT state, was, person, proven FROM consents WHERE channel = ? AND to_kind = ? AND handle = ?";
     tx.one(sql, values![channel, kind, handle], |row| {
         Ok(Known {
             state: consent_state(row.get(0)?)?,
             was: row.get::<Option<u8>>(1)?.map(consent_state).transpose()?,
             person: row.get::<Option<u32>>(2)?.map(PersonNo),
+            proven: row.get::<u8>(3)? != 0,
         })
     })
 }
@@ -117,7 +121,7 @@ pub(super) fn redeem(
         tx,
         (channel, 1, handle),
         known,
-        &Change { to: ConsentState::Paired, person, by: &by, reason: None },
+        &Change { to: ConsentState::Paired, person, by: &by, reason: None, proven: true },
     )?;
     Ok(true)
 }
@@ -127,7 +131,7 @@ pub(super) fn set(
     tx: &mut impl Tx,
     channel: &str,
     to: &Address,
-    state: ConsentState,
+    (state, lift_stop): (ConsentState, bool),
     person: Option<PersonNo>,
     by: &str,
 ) -> Result<OutboundOutcome, Stop> {
@@ -136,8 +140,10 @@ pub(super) fn set(
     if state == ConsentState::Revoked && known.is_none() {
         return Err(Refusal::NotFound.into());
     }
-    // An operator does not speak for a person who said STOP: that person alone takes it back.
-    if state == ConsentState::Allowed && known.is_some_and(|known| known.state == ConsentState::Stopped) {
+    // An operator does not speak for a person who said STOP: that person alone takes it back. Where nobody vouched for who said it,
+    // nobody can vouch for a START either.
+    let stopped = known.filter(|known| known.state == ConsentState::Stopped);
+    if state == ConsentState::Allowed && stopped.is_some_and(|known| known.proven || !lift_stop) {
         return Err(Refusal::NoConsent(ConsentState::Stopped.consent()).into());
     }
     if let Some(person) = person {
@@ -146,7 +152,12 @@ pub(super) fn set(
         )?;
     }
     let person = person.or(known.and_then(|known| known.person));
-    put(tx, (channel, kind, &to.handle), known, &Change { to: state, person, by, reason: None })?;
+    let lifts = stopped.is_some() && state == ConsentState::Allowed;
+    if lifts {
+        note(tx, channel, &to.handle, ("stop_lifted", by));
+    }
+    let reason = lifts.then_some("an operator lifted a STOP of somebody whom nobody vouched for");
+    put(tx, (channel, kind, &to.handle), known, &Change { to: state, person, by, reason, proven: true })?;
     Ok(OutboundOutcome::Done)
 }
 
@@ -156,6 +167,8 @@ pub(super) struct Change<'a> {
     pub(super) person: Option<PersonNo>,
     pub(super) by: &'a str,
     pub(super) reason: Option<&'a str>,
+    /// Of a STOP: whether somebody vouches for who says it.
+    pub(super) proven: bool,
 }
 
 /// Writes the consent of an address. A STOP outlasts everything but the person's own word: what an operator or a service says
@@ -174,14 +187,33 @@ pub(super) fn put(
         (before, Stopped) => (Stopped, before),
         (_, to) => (to, None),
     };
-    let sql = "INSERT INTO consents (channel, to_kind, handle, state, was, person, by_whom, at_ms, reason)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    // Once somebody has vouched for a STOP, that stays.
+    let was_proven = known.is_some_and(|known| known.state == Stopped && known.proven);
+    let proven = match (before, change.to) {
+        (_, Stopped) => change.proven || was_proven,
+        (Some(Stopped), Suppressed | Revoked) => was_proven,
+        _ => true,
+    };
+    let sql = "INSERT INTO consents (channel, to_kind, handle, state, was, person, by_whom, at_ms, reason, proven)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                ON CONFLICT (channel, to_kind, handle) DO UPDATE SET state = excluded.state, was = excluded.was,
-                   person = excluded.person, by_whom = excluded.by_whom, at_ms = excluded.at_ms, reason = excluded.reason";
+                   person = excluded.person, by_whom = excluded.by_whom, at_ms = excluded.at_ms, reason = excluded.reason,
+                   proven = excluded.proven";
     let (person, was) = (change.person.map(|person| person.0), was.map(|was| was as u8));
     tx.run(
         sql,
-        values![channel, kind, handle, state as u8, was, person, change.by, tx.at_ms(), change.reason],
+        values![
+            channel,
+            kind,
+            handle,
+            state as u8,
+            was,
+            person,
+            change.by,
+            tx.at_ms(),
+            change.reason,
+            u8::from(proven)
+        ],
     )?;
     note(tx, channel, handle, (change.to.as_str(), change.by));
     Ok(())
@@ -190,7 +222,8 @@ pub(super) fn put(
 /// A person takes a STOP back: what was before it is again. An address that nobody had allowed or paired is not allowed by that.
 pub(super) fn start(tx: &mut impl Tx, (channel, handle): (&str, &str), known: Known) -> Result<(), Failure> {
     if let Some(to) = known.was {
-        let change = Change { to, person: known.person, by: channel, reason: Some("the person said START") };
+        let reason = Some("the person said START");
+        let change = Change { to, person: known.person, by: channel, reason, proven: true };
         return put(tx, (channel, 1, handle), Some(Known { state: to, ..known }), &change);
     }
     let sql = "DELETE FROM consents WHERE channel = ? AND to_kind = 1 AND handle = ?";

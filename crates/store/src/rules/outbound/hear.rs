@@ -63,6 +63,7 @@ pub(super) fn hear(tx: &mut impl Tx, heard: &Heard) -> Result<OutboundOutcome, F
         Said::Start => start(tx, &speaker)?,
         Said::Pair(code) => pair(tx, &speaker, code)?,
         Said::Nothing => HeardOutcome::Nothing,
+        Said::Decide { code, .. } if !speaker.may_speak() => stranger_decides(tx, &speaker, code.as_deref())?,
         _ if !speaker.may_speak() => HeardOutcome::Stranger,
         Said::Decide { approve, code } => decide(tx, &speaker, *approve, code.as_deref())?,
         Said::Choose { code, number } => choose(tx, &speaker, code, *number)?,
@@ -82,10 +83,10 @@ fn stop(tx: &mut impl Tx, speaker: &Speaker<'_>) -> Result<HeardOutcome, Failure
     if speaker.known.is_none() && !heard.verified {
         return Ok(HeardOutcome::Stranger);
     }
-    silence(tx, (&heard.channel, &heard.from.handle), speaker.known, &heard.channel)?;
+    silence(tx, (&heard.channel, &heard.from.handle), speaker.known, heard)?;
     for (channel, handle) in elsewhere(tx, speaker)? {
         let known = consent::of(tx, &channel, 1, &handle)?;
-        silence(tx, (&channel, &handle), known, &heard.channel)?;
+        silence(tx, (&channel, &handle), known, heard)?;
     }
     Ok(HeardOutcome::Stopped)
 }
@@ -102,14 +103,22 @@ fn silence(
     tx: &mut impl Tx,
     (channel, handle): (&str, &str),
     known: Option<consent::Known>,
-    via: &str,
+    heard: &Heard,
 ) -> Result<(), Failure> {
-    if known.is_none_or(|known| known.state != ConsentState::Stopped) {
+    let said_before =
+        known.is_some_and(|known| known.state == ConsentState::Stopped && (known.proven || !heard.verified));
+    if !said_before {
+        let reason = if heard.verified {
+            "the person said STOP"
+        } else {
+            "somebody said STOP in the person's name, and nobody vouches for who it was"
+        };
         let change = consent::Change {
             to: ConsentState::Stopped,
             person: known.and_then(|known| known.person),
-            by: via,
-            reason: Some("the person said STOP"),
+            by: &heard.channel,
+            reason: Some(reason),
+            proven: heard.verified,
         };
         consent::put(tx, (channel, 1, handle), known, &change)?;
     }
@@ -259,7 +268,10 @@ fn decide(
             }
             return answer_to(tx, speaker, &send, word);
         }
-        Referred::NotTheirs => return Ok(HeardOutcome::NothingOpen),
+        Referred::NotTheirs => {
+            let refused = refuse(tx, speaker, code, "somebody else was asked to decide this", true)?;
+            return Ok(refused.unwrap_or(HeardOutcome::NothingOpen));
+        }
         Referred::Nothing => {}
     }
     let asked = asked_approvals(tx, speaker)?;
@@ -273,6 +285,58 @@ fn decide(
         ([], []) => Ok(HeardOutcome::NothingOpen),
         (asked, questions) => Ok(ambiguous(asked, questions)),
     }
+}
+
+// On another's word, or in another's name: that is written down where there is something to decide. Whoever is not known here is told
+// nothing that they do not know.
+fn stranger_decides(
+    tx: &mut impl Tx,
+    speaker: &Speaker<'_>,
+    code: Option<&str>,
+) -> Result<HeardOutcome, Failure> {
+    let given = speaker.known.is_some_and(|known| known.state.consent().is_given());
+    let stopped = speaker.known.is_some_and(|known| known.state == ConsentState::Stopped);
+    let (why, tell) = match (given, speaker.heard.verified) {
+        (true, _) => ("nobody vouches for who you are", true),
+        (false, verified) => ("you were not asked to decide anything here", verified && !stopped),
+    };
+    Ok(refuse(tx, speaker, code, why, tell)?.unwrap_or(HeardOutcome::Stranger))
+}
+
+// Somebody decides what is not theirs to decide; `None` where it is no approval of ours at all.
+fn refuse(
+    tx: &mut impl Tx,
+    speaker: &Speaker<'_>,
+    code: Option<&str>,
+    why: &'static str,
+    tell: bool,
+) -> Result<Option<HeardOutcome>, Failure> {
+    let heard = speaker.heard;
+    let mut approval = None;
+    for message_id in heard.references.iter().rev().take(REFERENCES_MAX) {
+        let sql = concat!(
+            "SELECT ",
+            head_columns!(),
+            " FROM wire_ids w JOIN sends s ON s.no = w.send WHERE w.channel = ? AND w.message_id = ? AND s.about IS NOT NULL"
+        );
+        if let Some(send) = tx.one(sql, values![heard.channel, message_id], head_of)? {
+            approval = approval_behind(tx, &send)?;
+            break;
+        }
+    }
+    if let (None, Some(code)) = (&approval, code.and_then(|code| typed_code(code, CODE_LEN))) {
+        let sql =
+            concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.code = ? AND s.about IS NOT NULL");
+        if let Some(send) = tx.one(sql, values![code], head_of)? {
+            approval = approval_behind(tx, &send)?;
+        }
+    }
+    let Some(approval) = approval else { return Ok(None) };
+    let who = consent::shown(&heard.channel, &heard.from.handle);
+    let verified = if heard.verified { "verified" } else { "claimed" };
+    let subject = format!("{} by={who} via={} {verified}: {why}", approval.approval_id, heard.channel);
+    tx.admit("outbound.decision_refused", None, subject);
+    Ok(Some(HeardOutcome::MayNotDecide { why, tell }))
 }
 
 // The approval that a message of ours asked for.
@@ -404,7 +468,14 @@ pub(super) fn bounced(
         let person = known.and_then(|known| known.person);
         let key = (channel, send.to_kind, send.handle.as_str());
         let to = ConsentState::Suppressed;
-        consent::put(tx, key, known, &consent::Change { to, person, by: "hub", reason: Some(&reason) })?;
+        let change = consent::Change { to, person, by: "hub", reason: Some(&reason), proven: true };
+        consent::put(tx, key, known, &change)?;
+    }
+    let current = "SELECT 1 FROM parts WHERE send = ? AND message_id = ? LIMIT 1";
+    if tx.one(current, values![send.no, message_id], |_| Ok(()))?.is_none() {
+        came_back_before(tx, &send, message_id, &reason)?;
+        let touched = send.touched(super::rows::send_state(send.state)?);
+        return Ok(OutboundOutcome::Heard(HeardOutcome::Bounced(Some(touched))));
     }
     let now = super::rows::send_state(send.state)?;
     if matches!(now, SendState::Sending | SendState::Open | SendState::Delivered | SendState::Unknown) {
@@ -415,4 +486,12 @@ pub(super) fn bounced(
     }
     let touched = send.touched(super::rows::send_state(send.state)?);
     Ok(OutboundOutcome::Heard(HeardOutcome::Bounced(Some(touched))))
+}
+
+// It has been sent again since, under another id: this says something of the old attempt alone.
+fn came_back_before(tx: &mut impl Tx, send: &Head, message_id: &str, reason: &str) -> Result<(), Failure> {
+    let sql = "UPDATE attempts SET outcome = 'bounced', reason = ? WHERE send = ? AND message_id = ?";
+    tx.later(sql, values![reason, send.no, message_id])?;
+    tx.admit("outbound.bounced_before", None, format!("{} {reason}", send.send_id));
+    Ok(())
 }

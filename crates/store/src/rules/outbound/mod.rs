@@ -13,6 +13,7 @@ mod quiet;
 pub(crate) mod reads;
 pub(crate) mod rows;
 mod state;
+mod strand;
 mod submit;
 mod sweep;
 mod topic;
@@ -34,6 +35,9 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
         }
         OutboundWrite::Recover { channel, by_id, only_node } => {
             attempt::recover(tx, channel, *by_id, *only_node)?
+        }
+        OutboundWrite::Strand { known, only_node, due_ms, limit } => {
+            strand::strand(tx, known, *only_node, *due_ms, *limit)?
         }
         OutboundWrite::Finish { send, part, attempt, settle } => {
             attempt::finish(tx, (*send, *part, *attempt), settle)?
@@ -70,8 +74,8 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
             let pairing = consent::Pairing { channel, to: to.as_deref(), person: *person, by };
             consent::pair_start(tx, code_hash, &pairing, *expires_ms)?
         }
-        OutboundWrite::Consent { channel, to, state, person, by } => {
-            consent::set(tx, channel, to, *state, *person, by)?
+        OutboundWrite::Consent { channel, to, state, person, by, lift_stop } => {
+            consent::set(tx, channel, to, (*state, *lift_stop), *person, by)?
         }
     };
     Ok(Outcome::Outbound(outcome))

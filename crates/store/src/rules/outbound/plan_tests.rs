@@ -1,7 +1,7 @@
 //! Hot statements find their rows by an index: SQLite's plans say so. A partial index that a statement does not name word for word
 //! is passed over in silence, and then every attempt would look through everything that was ever sent.
 
-use super::{amend, attempt, escalate, expire, hear, lane, quiet, reads, state, submit, sweep};
+use super::{amend, attempt, escalate, expire, hear, lane, quiet, reads, state, strand, submit, sweep};
 use crate::sqlite::copy::TABLES;
 use crate::sqlite::migrate::{MIGRATIONS, run};
 use rusqlite::Connection;
@@ -41,7 +41,11 @@ fn no_hot_statement_looks_through_a_table() {
         lane::WAITING,
         lane::BUSY,
         state::NEXT,
+        state::NEXT_OF_OTHERS,
+        state::HAD,
         state::TAKEN,
+        strand::STRANDED,
+        strand::DUE,
         expire::OVER,
         expire::UNKNOWN_OVER,
         hear::LIVE_TO,

@@ -19,7 +19,7 @@ use switchboard_core::ledger::Ledger;
 use switchboard_core::outbound::escalate::{DueRung, RungRow};
 use switchboard_core::outbound::quiet::Quiet;
 use switchboard_core::outbound::send::{
-    ApprovalRow, ConsentRow, SendDetail, SendFilter, SendRow, SendState, TopicRow,
+    ApprovalRow, AttemptRow, ConsentRow, PartRow, SendDetail, SendFilter, SendRow, SendState, TopicRow,
 };
 use switchboard_core::port::store::{Fut, StoreError};
 use switchboard_core::time::WallMs;
@@ -38,6 +38,8 @@ pub(crate) struct Query<T> {
 pub(crate) trait Ask: Send + Sync {
     /// All rows.
     fn rows<T: Send + 'static>(&self, query: Query<T>) -> Fut<'_, Vec<T>>;
+    /// All rows of several queries, one after the other, all of one state of the database.
+    fn together<T: Send + 'static>(&self, queries: Vec<Query<T>>) -> Fut<'_, Vec<T>>;
 }
 
 fn query<T>(sql: impl Into<Cow<'static, str>>, map: fn(&dyn Row) -> Result<T, Failure>) -> Query<T> {
@@ -67,9 +69,21 @@ const SEND: &str = concat!(
                             JOIN instances i ON i.id = s.instance WHERE s.send_id = ?"
 );
 const SEND_BY_NO: &str = concat!("SELECT ", send_columns!(), " FROM sends s WHERE s.no = ?");
-const TOPIC_OF: &str =
-    concat!("SELECT ", topic_columns!(), " FROM topics t WHERE t.send = ? AND t.topic_id = ?");
-const APPROVAL_OF: &str = concat!("SELECT ", approval_columns!(), " FROM approvals a WHERE a.send = ?");
+const TOPIC_OF: &str = concat!(
+    "SELECT ",
+    topic_columns!(),
+    " FROM sends s JOIN topics t ON t.topic_id = s.topic_id WHERE s.send_id = ?"
+);
+const RUNGS_OF: &str = concat!(
+    "SELECT ",
+    rung_columns!(),
+    " FROM sends s JOIN rungs r ON r.topic_id = s.topic_id WHERE s.send_id = ? ORDER BY r.rung"
+);
+const APPROVAL_OF: &str = concat!(
+    "SELECT ",
+    approval_columns!(),
+    " FROM sends s JOIN approvals a ON a.send = s.no WHERE s.send_id = ?"
+);
 const TOPIC: &str = concat!(
     "SELECT ",
     send_columns!(),
@@ -139,7 +153,8 @@ pub(super) const QUIET_OVER: &str = concat!(
 const QUIET_HOURS: &str = "SELECT p.id, p.name, q.zone, q.from_time, q.until_time FROM quiet_hours q
     JOIN persons p ON p.id = q.person ORDER BY p.name LIMIT 10000";
 pub(super) const TO_RELEASE: &str = "SELECT s.no FROM sends s JOIN approvals a ON a.send = s.no
-    WHERE s.state = 1 AND s.state < 5 AND a.state = 2 ORDER BY s.no LIMIT 100";
+    WHERE s.state = 1 AND s.state < 5 AND a.state = 2
+    AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.send = s.no AND p.state = 9) ORDER BY s.no LIMIT 100";
 
 fn with_topic(row: &dyn Row) -> Result<(TopicRow, SendRow), Failure> {
     Ok((rows::topic(row, SEND_COLUMNS)?, rows::send(row)?))
@@ -153,27 +168,46 @@ fn first<T>(rows: Vec<T>) -> Option<T> {
     rows.into_iter().next()
 }
 
+// What a send consists of, in the order in which it is read.
+enum Piece {
+    Send(Box<SendRow>, String),
+    Topic(TopicRow),
+    Part(PartRow),
+    Attempt(AttemptRow),
+    Approval(ApprovalRow),
+    Rung(RungRow),
+}
+
+/// A statement and what its rows are.
+type Told = (&'static str, fn(&dyn Row) -> Result<Piece, Failure>);
+
 async fn detail(store: &impl Ask, send_id: String) -> Result<Option<SendDetail>, StoreError> {
-    let map = |row: &dyn Row| Ok((rows::send(row)?, row.get::<String>(SEND_COLUMNS)?));
-    let Some((send, instance_id)) = first(store.rows(query(SEND, map).with(&send_id)).await?) else {
-        return Ok(None);
-    };
-    let topic = match &send.topic_id {
-        Some(topic) => {
-            let map = |row: &dyn Row| rows::topic(row, 0);
-            first(store.rows(query(TOPIC_OF, map).with(&send.no).with(topic)).await?)
+    let pieces: [Told; 6] = [
+        (SEND, |row| Ok(Piece::Send(Box::new(rows::send(row)?), row.get(SEND_COLUMNS)?))),
+        (TOPIC_OF, |row| rows::topic(row, 0).map(Piece::Topic)),
+        (PARTS, |row| rows::part(row).map(Piece::Part)),
+        (ATTEMPTS, |row| rows::attempt(row).map(Piece::Attempt)),
+        (APPROVAL_OF, |row| rows::approval(row, 0).map(Piece::Approval)),
+        (RUNGS_OF, |row| rows::rung(row).map(Piece::Rung)),
+    ];
+    let queries = pieces.into_iter().map(|(sql, map)| query(sql, map).with(&send_id)).collect();
+    let mut found: Option<SendDetail> = None;
+    for piece in store.together(queries).await? {
+        match (piece, &mut found) {
+            (Piece::Send(send, instance_id), _) => {
+                let (parts, attempts, rungs) = (Vec::new(), Vec::new(), Vec::new());
+                let (send, topic, approval) = (*send, None, None);
+                found = Some(SendDetail { send, instance_id, parts, attempts, topic, rungs, approval });
+            }
+            (Piece::Topic(topic), Some(detail)) => detail.topic = Some(topic),
+            (Piece::Part(part), Some(detail)) => detail.parts.push(part),
+            (Piece::Attempt(attempt), Some(detail)) => detail.attempts.push(attempt),
+            (Piece::Rung(rung), Some(detail)) => detail.rungs.push(rung),
+            (Piece::Approval(approval), Some(detail)) => detail.approval = Some(approval),
+            (_, None) => return Ok(None),
         }
-        None => None,
-    };
-    let parts = store.rows(query(PARTS, rows::part).with(&send.no)).await?;
-    let attempts = store.rows(query(ATTEMPTS, rows::attempt).with(&send.no)).await?;
-    let map = |row: &dyn Row| rows::approval(row, 0);
-    let approval = first(store.rows(query(APPROVAL_OF, map).with(&send.no)).await?);
-    let rungs = match &topic {
-        Some(topic) => store.rows(query(escalate::OF_TOPIC, rows::rung).with(&topic.topic_id)).await?,
-        None => Vec::new(),
-    };
-    Ok(Some(SendDetail { send, instance_id, parts, attempts, topic, rungs, approval }))
+    }
+    Ok(found)
 }
 
 // Conditions are put together of fixed pieces and numbers of states; what varies is a parameter. What all the states have in

@@ -121,8 +121,8 @@ pub(crate) fn content_json(part: &Part) -> Result<String, Failure> {
 
 /// Parts of a send.
 pub(crate) const PARTS: &str =
-    "SELECT send, part, state, attempt, fails, next_ms, content, message_id FROM parts
-                                WHERE send = ? ORDER BY part";
+    "SELECT send, part, state, attempt, fails, next_ms, content, message_id, round FROM parts
+                                WHERE send = (SELECT no FROM sends WHERE send_id = ?) ORDER BY part";
 
 /// A row of [`PARTS`].
 pub(crate) fn part(row: &dyn Row) -> Result<PartRow, Failure> {
@@ -135,12 +135,13 @@ pub(crate) fn part(row: &dyn Row) -> Result<PartRow, Failure> {
         next_ms: row.get(5)?,
         content: content(&row.get::<String>(6)?)?,
         message_id: row.get(7)?,
+        round: row.get(8)?,
     })
 }
 
 /// Attempts of a send.
-pub(crate) const ATTEMPTS: &str = "SELECT part, attempt, began_ms, ended_ms, outcome, reason FROM attempts
-                                   WHERE send = ? ORDER BY part, attempt";
+pub(crate) const ATTEMPTS: &str = "SELECT part, attempt, began_ms, ended_ms, outcome, reason, round, message_id FROM attempts
+                                   WHERE send = (SELECT no FROM sends WHERE send_id = ?) ORDER BY part, attempt";
 
 /// A row of [`ATTEMPTS`].
 pub(crate) fn attempt(row: &dyn Row) -> Result<AttemptRow, Failure> {
@@ -151,6 +152,8 @@ pub(crate) fn attempt(row: &dyn Row) -> Result<AttemptRow, Failure> {
         ended_ms: row.get(3)?,
         outcome: row.get(4)?,
         reason: row.get(5)?,
+        round: row.get(6)?,
+        message_id: row.get(7)?,
     })
 }
 
@@ -257,7 +260,7 @@ pub(crate) fn approval(row: &dyn Row, at: usize) -> Result<ApprovalRow, Failure>
 
 /// Columns of a consent, in the order of [`consent`]; `p` is the person.
 pub(crate) const CONSENTS: &str =
-    "SELECT c.channel, c.to_kind, c.handle, c.state, c.person, p.name, c.by_whom, c.at_ms, c.reason
+    "SELECT c.channel, c.to_kind, c.handle, c.state, c.person, p.name, c.by_whom, c.at_ms, c.reason, c.proven
      FROM consents c LEFT JOIN persons p ON p.id = c.person ORDER BY c.channel, c.to_kind, c.handle LIMIT 10000";
 
 /// A row of [`CONSENTS`].
@@ -271,6 +274,7 @@ pub(crate) fn consent(row: &dyn Row) -> Result<ConsentRow, Failure> {
         by: row.get(6)?,
         at_ms: row.get(7)?,
         reason: row.get(8)?,
+        proven: row.get::<u8>(9)? != 0,
     })
 }
 

@@ -3,8 +3,9 @@
 use super::{Head, head};
 use super::{amend, escalate, lane, quiet};
 use crate::rules::failure::Failure;
-use crate::rules::tx::Tx;
+use crate::rules::tx::{Tx, sql_limit};
 use crate::rules::value::{Row, values};
+use switchboard_core::outbound::floor::{IN_A_ROW_MAX, gives_way};
 use switchboard_core::outbound::send::{ApprovalState, SendState, TopicState};
 
 /// Counts a send that is in `to` now and was in `from`, or was not there.
@@ -36,7 +37,7 @@ pub(super) fn set(
 
 /// Ends a send: nothing more of it leaves, its topic closes, the next question gets the floor.
 pub(super) fn end(tx: &mut impl Tx, send: &mut Head, to: SendState, reason: &str) -> Result<(), Failure> {
-    let sql = "UPDATE parts SET state = 7 WHERE send = ? AND state IN (1, 2, 8)";
+    let sql = "UPDATE parts SET state = 7 WHERE send = ? AND state IN (1, 2, 8, 9)";
     tx.later(sql, values![send.no])?;
     free_key(tx, send, to)?;
     set(tx, send, to, Some(reason))?;
@@ -124,6 +125,13 @@ pub(super) fn close(tx: &mut impl Tx, topic: &str, over: SendState) -> Result<()
 pub(super) const NEXT: &str = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send
     WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2 AND NOT EXISTS (SELECT 1 FROM quieted q WHERE q.send = t.send)
     ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
+/// The same, without the questions of one sender.
+pub(super) const NEXT_OF_OTHERS: &str = "SELECT t.send FROM topics t JOIN sends s ON s.no = t.send
+    WHERE t.floor = ? AND t.state = 1 AND t.state < 3 AND s.state = 2 AND s.instance <> ?
+    AND NOT EXISTS (SELECT 1 FROM quieted q WHERE q.send = t.send) ORDER BY t.deadline_ms IS NULL, t.deadline_ms, t.send LIMIT 1";
+/// Who had the floor, the latest first. A bearer is one sender, whatever names it calls itself by.
+pub(super) const HAD: &str = "SELECT s.instance FROM topics t JOIN sends s ON s.no = t.send
+    WHERE t.floor = ? AND t.opened_ms IS NOT NULL ORDER BY t.opened_ms DESC, t.send DESC LIMIT ?";
 pub(super) const TAKEN: &str = "SELECT 1 FROM topics WHERE floor = ? AND state = 2 AND state < 3 LIMIT 1";
 
 /// The next question of a floor gets it, if nobody has it.
@@ -131,13 +139,24 @@ pub(super) fn next_of(tx: &mut impl Tx, floor: &str) -> Result<(), Failure> {
     if is_taken(tx, floor)? {
         return Ok(());
     }
-    while let Some(next) = tx.one(NEXT, values![floor], |row| row.get::<i64>(0))? {
+    while let Some(next) = whose_turn(tx, floor)? {
         let Some(mut next) = head(tx, next)? else { return Ok(()) };
         if !quiet::hold(tx, &next)? {
             return open(tx, &mut next);
         }
     }
     Ok(())
+}
+
+// By deadline and age; a sender who had it often in a row lets others go first.
+fn whose_turn(tx: &mut impl Tx, floor: &str) -> Result<Option<i64>, Failure> {
+    let last: Vec<u32> = tx.all(HAD, values![floor, sql_limit(IN_A_ROW_MAX)], |row| row.get(0))?;
+    if let Some(sender) = gives_way(&last)
+        && let Some(next) = tx.one(NEXT_OF_OTHERS, values![floor, sender], |row| row.get(0))?
+    {
+        return Ok(Some(next));
+    }
+    tx.one(NEXT, values![floor], |row| row.get(0))
 }
 
 /// Whether a question has the floor.

@@ -39,6 +39,11 @@ fn erase(tx: &mut impl Tx, no: i64, topic_id: Option<&str>) -> Result<(), Failur
     let sql = "DELETE FROM wire_ids WHERE (channel, message_id) IN
                (SELECT channel, message_id FROM parts WHERE send = ? AND message_id IS NOT NULL)";
     tx.later(sql, values![no])?;
+    // Also those of what was sent again.
+    let sql = "DELETE FROM wire_ids WHERE (channel, message_id) IN
+               (SELECT s.channel, a.message_id FROM attempts a JOIN sends s ON s.no = a.send
+                WHERE a.send = ? AND a.message_id IS NOT NULL)";
+    tx.later(sql, values![no])?;
     tx.later("UPDATE parts SET content = ? WHERE send = ?", values![ERASED_PART, no])?;
     tx.later("DELETE FROM attempts WHERE send = ?", values![no])?;
     tx.later("DELETE FROM amends WHERE send = ?", values![no])?;

@@ -181,7 +181,7 @@ pub(super) fn release(
     let mut send = found(head(tx, send)?)?;
     let approved =
         approval_of(tx, send.no)?.is_some_and(|pending| pending.state == ApprovalState::Approved as u8);
-    if send.state == SendState::Held as u8 && approved {
+    if send.state == SendState::Held as u8 && approved && !super::strand::is_stranded(tx, &send)? {
         match forbidden_by {
             Some(rule) => {
                 let reason = format!("approved, but forbidden since by {rule}");
@@ -255,7 +255,9 @@ pub(super) fn retry(tx: &mut impl Tx, send_id: &str, by: &str) -> Result<Outboun
     }
     let sql = "UPDATE sends SET key = old_key, old_key = NULL WHERE no = ? AND old_key IS NOT NULL";
     tx.later(sql, values![send.no])?;
-    let sql = "UPDATE parts SET state = 8, fails = 0 WHERE send = ? AND state NOT IN (3, 4)";
+    // What may have left before leaves under another id now.
+    let sql = "UPDATE parts SET state = 8, fails = 0, message_id = NULL, round = CASE WHEN attempt > 0 THEN round + 1 ELSE round END
+               WHERE send = ? AND state NOT IN (3, 4)";
     tx.later(sql, values![send.no])?;
     tx.later("UPDATE amends SET next_ms = NULL WHERE send = ?", values![send.no])?;
     tx.admit("outbound.retry", None, format!("{send_id} by={by}"));

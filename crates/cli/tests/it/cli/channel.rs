@@ -33,9 +33,17 @@ fn code(said: &[String]) -> String {
     words.find(is_code).unwrap_or_else(|| panic!("no code in {text:?}")).to_owned()
 }
 
-/// The last message to Ada: its number, its text, and what its buttons carry.
-fn last(telegram: &Telegram) -> (i64, String, Vec<String>) {
-    let sent = telegram.calls("sendMessage").pop().expect("a message");
+/// The message to Ada with this text, once it is sent: its number, and what its buttons carry.
+async fn asked(telegram: &Telegram, text: &str) -> (i64, Vec<String>) {
+    let mut count = 1;
+    let sent = loop {
+        telegram.until_called("sendMessage", count).await;
+        let sent = telegram.calls("sendMessage").swap_remove(count - 1);
+        if sent["text"].as_str().is_some_and(|sent| sent.contains(text)) {
+            break sent;
+        }
+        count += 1;
+    };
     let markup = match &sent["reply_markup"] {
         Value::String(text) => serde_json::from_str(text).expect("JSON"),
         other => other.clone(),
@@ -44,8 +52,12 @@ fn last(telegram: &Telegram) -> (i64, String, Vec<String>) {
     let buttons = rows.iter().flat_map(|row| row.as_array().cloned().unwrap_or_default());
     let data =
         buttons.map(|button| button["callback_data"].as_str().unwrap_or_default().to_owned()).collect();
-    let number = (1..1000).rev().find(|number| telegram.shown(ADA, *number).is_some()).expect("it is shown");
-    (number, sent["text"].as_str().unwrap_or_default().to_owned(), data)
+    let is_it = |number: &i64| {
+        telegram
+            .shown(ADA, *number)
+            .is_some_and(|shown| shown["text"].as_str().is_some_and(|shown| shown.contains(text)))
+    };
+    ((1..1000).find(is_it).expect("it is shown"), data)
 }
 
 async fn ended(mut command: std::process::Command) -> super::Ended {
@@ -127,13 +139,11 @@ async fn reach_me() {
 
     // A question with buttons, answered on the phone.
     let ask = ["ask", "--via", "telegram", "--to", &ada, "Deploy now?", "--choice", "Yes", "--choice", "No"];
-    let before = telegram.calls("sendMessage").len();
     let mut asking = hub.command(&ask);
     asking.args(["--timeout", "60s", "--json"]);
     let asking = tokio::spawn(ended(asking));
-    telegram.until_called("sendMessage", before + 1).await;
-    let (number, text, buttons) = last(&telegram);
-    assert!(text.contains("Deploy now?") && buttons.len() == 2, "{text} {buttons:?}");
+    let (number, buttons) = asked(&telegram, "Deploy now?").await;
+    assert_eq!(buttons.len(), 2, "{buttons:?}");
     let _ = telegram.press(ADA, ADA, number, &buttons[0]);
     let answered = asking.await.expect("it ends").json();
     assert_eq!(

@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from mails import Relay
 from page import Page
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
@@ -92,12 +93,24 @@ def pytest_configure(config) -> None:
 
 
 @pytest.fixture
+def relay():
+    """A mail relay that keeps what it is given."""
+    relay = Relay()
+    yield relay
+    relay.shutdown()
+    relay.server_close()
+
+
+@pytest.fixture
 def hub(request, program: str, tmp_path: Path):
     """A hub on an empty data directory, under the configuration that the test carries."""
     options = []
     if mark := request.node.get_closest_marker("config"):
         file = tmp_path / "config.toml"
-        file.write_text(mark.args[0])
+        text = mark.args[0]
+        if "RELAY_PORT" in text:
+            text = text.replace("RELAY_PORT", str(request.getfixturevalue("relay").port))
+        file.write_text(text)
         options = ["--config", str(file)]
     if mark := request.node.get_closest_marker("policy"):
         rules = tmp_path / "data" / "policies" / "people.toml"

@@ -1,7 +1,9 @@
 """The console in a browser: getting in, reading along and answering, deciding, and what other pages cannot do."""
 
+import html
 import http.client
 import json
+import re
 import subprocess
 import urllib.parse
 
@@ -346,6 +348,45 @@ def test_a_send_is_approved_and_seen_delivered(hub, page):
     page.open("/console/log")
     page.press("Verify")
     page.says("The log holds:")
+
+
+# Olivia is asked by mail.
+BY_MAIL = """
+[[channel]]
+name = "post"
+kind = "email"
+smtp_url = "smtp+plain://127.0.0.1:RELAY_PORT"
+from = "hub@example.test"
+
+[outbound]
+approvers = ["post:olivia@example.test"]
+"""
+
+
+@pytest.mark.policy(RULES)
+@pytest.mark.config(BY_MAIL)
+def test_the_link_in_a_mail_decides_without_signing_in(hub, page, relay):
+    page.expected_failures = ["404"]
+    hub.run("pair", "allow", "--channel", "post", "--to", "olivia@example.test")
+    held = hub.tool("messaging.send", channel="console", to="owner", body=f"It is done. {FOREIGN}", message_kind="notice")
+    link = html.unescape(re.search(r'href="([^"]*/console/decide/[^"]*)"', relay.next_html()).group(1))
+    assert link.startswith(hub.url), link
+    page.open(link.removeprefix(hub.url))
+    page.says("An approval is wanted")
+    page.says("It is done. <img")
+    page.says("olivia@example.test")
+    assert not page.driver.find_elements(By.CSS_SELECTOR, "main .body img, main .body script"), "what an agent says is text"
+    assert page.audit() == []
+    page.open(page.path)
+    page.submit("Approve")
+    page.says("Approved")
+    page.says("by olivia@example.test via mail-link")
+    assert not page.driver.find_elements(By.CSS_SELECTOR, "form"), "there is nothing more to decide"
+    told = hub.run("outbound", "show", held["send_id"])
+    assert (told["approval"]["state"], told["approval"]["decided_via"]) == ("approved", "mail-link")
+    assert not page.driver.get_cookies(), "nobody was let in"
+    page.open(page.path[:-1])
+    page.says("This link decides nothing")
 
 
 @pytest.mark.policy(RULES)

@@ -689,7 +689,8 @@ pub enum Bench {
     Bus(BenchBus),
     /// Reading pages of history.
     Page(BenchPage),
-    /// Messages to people: what a decision costs, how many are accepted and delivered to a sink in this process.
+    /// Messages to people: what a decision costs, how many are accepted and delivered to a sink in this process, and how soon after its
+    /// acceptance a mail begins to leave for a relay on loopback.
     Outbound(BenchOutbound),
 }
 
@@ -748,6 +749,9 @@ pub struct BenchOutbound {
     /// Bytes of text in each message.
     #[arg(long, default_value_t = 350)]
     pub body_bytes: usize,
+    /// Deliveries, and mails to a relay on loopback, that are timed one by one.
+    #[arg(long, default_value_t = 300)]
+    pub samples: u64,
 }
 
 /// `bench page`.

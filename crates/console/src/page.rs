@@ -10,7 +10,7 @@ pub use bus::{
     Reply, Talk,
 };
 pub use hub::{Figures, Filter, Ledger, LogEntry, LogPage, Overview, TaskRow, Tasks, Verified};
-pub use person::{Enter, Failed, Session, Settings, SignIn};
+pub use person::{Decide, Enter, Failed, Session, Settings, SignIn};
 pub use plane::{
     AnsweredQuestion, Approval, ApprovalList, Approvals, Asked, Attempt, ConsentRow, Counts, Explained,
     Inbox, InboxList, Outbound, Pairing, Policy, Question, Send, SendList, SendPage, SendStory,

@@ -48,12 +48,30 @@ const SALT_BYTES: usize = 16;
 #[derive(Debug)]
 pub struct Desk {
     wrong: Mutex<Wrong>,
+    /// Wrong links of mails, by what they claim to be for.
+    wrong_links: Mutex<Wrong>,
     verifying: Arc<Semaphore>,
 }
 
 impl Default for Desk {
     fn default() -> Self {
-        Self { wrong: Mutex::default(), verifying: Arc::new(Semaphore::new(VERIFYING_MAX)) }
+        Self {
+            wrong: Mutex::default(),
+            wrong_links: Mutex::default(),
+            verifying: Arc::new(Semaphore::new(VERIFYING_MAX)),
+        }
+    }
+}
+
+impl Desk {
+    /// How long no link of this name is looked at, if too many were wrong.
+    pub(crate) fn link_wait(&self, name: &Digest, now: Duration) -> Option<Duration> {
+        self.wrong_links.lock().wait(name, now)
+    }
+
+    /// Counts a wrong link; `Err`: how long such ones are not even answered.
+    pub(crate) fn link_was_wrong(&self, name: Digest, now: Duration) -> Result<(), Duration> {
+        self.wrong_links.lock().take(name, now)
     }
 }
 
@@ -78,6 +96,13 @@ impl Wrong {
         self.total += 1;
         self.by_name.insert(name, of_name + 1);
         Ok(())
+    }
+
+    /// How long there is no attempt for this name, whatever others do.
+    fn wait(&self, name: &Digest, now: Duration) -> Option<Duration> {
+        let end = self.began + WINDOW;
+        let is_full = self.by_name.get(name).is_some_and(|count| *count >= WRONG_PER_NAME_MAX);
+        (is_full && now < end).then(|| end.saturating_sub(now))
     }
 
     fn was_right(&mut self, name: &Digest) {

@@ -2,10 +2,12 @@
 //! `switchboard_console`'s; what it may show and do is the engine's.
 //!
 //! To add a page: its handler in a file of its own, its line in [`router`], its template and struct in `switchboard_console`. A handler
-//! takes a [`visitor::Visitor`] to read and a [`form::Signed`] to change something; neither is to be had without a good session.
+//! takes a [`visitor::Visitor`] to read and a [`form::Signed`] to change something; neither is to be had without a good session. Only
+//! [`decide`] needs none: there the link is the authority.
 
 mod agents;
 mod channels;
+mod decide;
 mod entry;
 mod form;
 mod guard;
@@ -66,6 +68,7 @@ pub fn router(doors: &Doors) -> axum::Router {
         .route("/console/inbox", get(plane::inbox_page))
         .route("/console/inbox/answer", post(plane::answer))
         .route("/console/approvals", get(plane::approvals_page).post(plane::decide))
+        .route("/console/decide/{token}", get(decide::page).post(decide::decide))
         .route("/console/outbound", get(plane::outbound_page))
         .route("/console/outbound/{send_id}", get(plane::send_page).post(plane::act))
         .route("/console/policy", get(policy::page).post(policy::ask))

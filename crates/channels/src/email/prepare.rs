@@ -65,8 +65,17 @@ fn add_choices(document: &mut Document, draft: &Draft<'_>, answers: bool) {
         document.push_text(&format!("Reply with: {choices}"));
     }
     if let Some(link) = draft.link {
-        let lead = if answers { "Or answer in a browser: " } else { "Answer in a browser: " };
+        let is_approval = draft.kind == MessageKind::Approval;
+        let lead = match (answers, is_approval) {
+            (true, false) => "Or answer in a browser: ",
+            (false, false) => "Answer in a browser: ",
+            (true, true) => "Or decide in a browser: ",
+            (false, true) => "Decide in a browser: ",
+        };
         document.push(vec![Span::plain(lead), Span::link(link)]);
+        if is_approval {
+            document.push_text("Whoever has this link decides in your name: do not pass this mail on.");
+        }
     }
     if let Some(deadline) = draft.deadline_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
         document.push_text(&format!("An answer counts until {} UTC.", deadline.strftime("%Y-%m-%d %H:%M")));
@@ -130,7 +139,9 @@ mod tests {
         let approval = Draft { kind: MessageKind::Approval, ..DRAFT };
         assert!(text(&approval, true).contains("\n\nReply with: approve / deny\n\n"));
         assert!(!text(&approval, false).contains("Reply"));
-        assert!(text(&approval, false).contains("\n\nAnswer in a browser: https://hub.test/q/1"));
+        let decide = "\n\nDecide in a browser: https://hub.test/q/1\n\nWhoever has this link decides";
+        assert!(text(&approval, false).contains(decide));
+        assert!(text(&approval, true).contains("\n\nOr decide in a browser: https://hub.test/q/1\n\n"));
     }
 
     #[test]

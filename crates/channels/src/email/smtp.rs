@@ -6,7 +6,7 @@
 
 use super::net::{BoxedWire, Trust, connect};
 use super::settings::{Credentials, Security, Smtp};
-use super::status::{Stage, Status, classify};
+use super::status::{Stage, Status, classify, pause_ms};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::time::Duration;
@@ -38,9 +38,11 @@ impl Reply {
         let said = self.lines.join(" ");
         let reason: String =
             format!("the mail server refused: {} {said}", self.code).chars().take(REASON_CHARS_MAX).collect();
+        let class = classify(stage, self.code, self.status());
         NotSent {
             code: Some(self.code.to_string()),
-            ..NotSent::new(classify(stage, self.code, self.status()), reason)
+            retry_after_ms: pause_ms(class, self.status()),
+            ..NotSent::new(class, reason)
         }
     }
 }

@@ -20,7 +20,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// What the channel puts behind a body begins with one of these.
-const ADDED: [&str; 3] = ["Answer in a browser: ", "An answer counts until ", "---\n\nThe agent "];
+const ADDED: [&str; 4] =
+    ["Answer in a browser: ", "Decide in a browser: ", "An answer counts until ", "---\n\nThe agent "];
 
 #[derive(Default)]
 struct Room {

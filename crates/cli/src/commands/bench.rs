@@ -13,6 +13,7 @@ mod receive;
 mod report;
 mod room;
 mod send;
+mod smtp;
 mod wire;
 
 use crate::args::{BenchBus, BenchHubs, BenchPage, Global};

@@ -1,5 +1,6 @@
 //! Who is in front of the browser.
 
+use super::Approval;
 use crate::assets::{ASSETS, Assets};
 use crate::shell::{Section, Shell};
 use crate::text::{Foreign, When};
@@ -41,6 +42,24 @@ impl SignIn {
     pub fn new(name: &str, failure: Option<String>) -> Self {
         Self { assets: &ASSETS, name: name.into(), failure }
     }
+}
+
+/// Where the link of a mail leads that asks for an approval.
+#[derive(Debug, Template)]
+#[template(path = "decide.html")]
+pub struct Decide {
+    /// The files it asks for.
+    pub assets: &'static Assets,
+    /// Why nothing was decided.
+    pub failure: Option<String>,
+    /// The approval.
+    pub approval: Approval,
+    /// The address in whose name the link decides.
+    pub to: Foreign,
+    /// Whether somebody can still decide.
+    pub open: bool,
+    /// Where its form goes.
+    pub action: String,
 }
 
 /// A page in place of one that cannot be shown.

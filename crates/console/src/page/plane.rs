@@ -122,7 +122,17 @@ pub struct Approval {
 }
 
 impl Approval {
-    fn tone(&self) -> &'static str {
+    /// What became of it, for who can decide no more.
+    pub(super) fn headline(&self) -> &'static str {
+        match self.state {
+            "approved" => "Approved",
+            "denied" => "Denied",
+            "void" => "Not wanted any more",
+            _ => "Its time is over",
+        }
+    }
+
+    pub(super) fn tone(&self) -> &'static str {
         match self.state {
             "approved" => "good",
             "denied" => "bad",

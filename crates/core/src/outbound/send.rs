@@ -365,12 +365,15 @@ pub struct ApprovalRow {
     pub decided: Option<DecidedRow>,
 }
 
+/// How a decision is recorded that was made by the link in a mail.
+pub const VIA_LINK: &str = "mail-link";
+
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecidedRow {
     /// Who.
     pub by: String,
-    /// By which way: `console`, `cli`, `link`, a channel's name.
+    /// By which way: `console`, `cli`, [`VIA_LINK`], a channel's name.
     pub via: String,
     /// When.
     pub at_ms: WallMs,

@@ -285,7 +285,19 @@ pub enum OutboundWrite {
         approve: bool,
         /// Who decides.
         by: String,
-        /// `console`, `cli`, `link`.
+        /// `console` or `cli`.
+        via: String,
+        /// How it is signed.
+        sign: SignDecision,
+    },
+    /// Whoever has the message that asks for an approval decides it by the link in it, in the name of the person it went to. Whether that
+    /// address may decide is looked at now: if not, nothing is done and it is [`HeardOutcome::Stranger`]. → [`OutboundOutcome::Heard`].
+    DecideByLink {
+        /// The public id of the message that asks.
+        asked: String,
+        /// Yes or no.
+        approve: bool,
+        /// [`super::send::VIA_LINK`].
         via: String,
         /// How it is signed.
         sign: SignDecision,
@@ -549,7 +561,7 @@ impl OutboundWrite {
             Self::Hear(_) => "outbound.hear",
             Self::Bounced { .. } => "outbound.bounce",
             Self::Answer { .. } => "outbound.answer",
-            Self::Decide { .. } => "outbound.decide",
+            Self::Decide { .. } | Self::DecideByLink { .. } => "outbound.decide",
             Self::Release { .. } => "outbound.release",
             Self::Withdraw { .. } => "outbound.withdraw",
             Self::Expire { .. } => "outbound.expire",

@@ -184,7 +184,7 @@ impl Dispatcher {
             attempt: part.attempt,
             channel: self.asked_channel(part),
             to: part.send.to.clone(),
-            part: part.content.clone(),
+            part: super::link::signed(&self.hub, &*self.channel, part),
             place: part.place,
             references: part.references.clone(),
             accepted_ms: part.send.at_ms,

@@ -2,14 +2,15 @@
 //!
 //! A call's way: [`submit`] reads it, asks the policy, and commits it with everything that only the transaction can decide; a
 //! [`dispatch`]er for each channel claims what is due, takes it through the gate, and records how it ended; [`hear`] brings in what
-//! people say; [`people`] is what a person does whom the hub knows; [`view`] shows where everything is, and why;
-//! [`escalate`] is what happens when nobody answers.
+//! people say; [`people`] is what a person does whom the hub knows, [`link`] what whoever has a mail does; [`view`] shows where
+//! everything is, and why; [`escalate`] is what happens when nobody answers.
 
 mod amend;
 pub(crate) mod breaker;
 pub mod dispatch;
 pub(crate) mod escalate;
 pub mod hear;
+pub mod link;
 pub mod people;
 mod preview;
 pub mod quiet;
@@ -286,7 +287,7 @@ impl Hub {
             ) => room.touched(touched),
             OutboundOutcome::Stranded(held) if held.is_empty() => return,
             OutboundOutcome::Stranded(ended) | OutboundOutcome::Expired(ended) => {
-                ended.iter().for_each(|touched| room.touched(touched))
+                ended.iter().for_each(|touched| room.touched(touched));
             }
             OutboundOutcome::Claimed(_)
             | OutboundOutcome::Repeat(..)

@@ -1,6 +1,6 @@
 //! `messaging.send`: validate, ask the policy, and commit, in which rate limit, consent and idempotency are decided.
 
-use super::{Waiter, escalate, view};
+use super::{Waiter, escalate, link, view};
 use crate::fault;
 use crate::govern::Act;
 use crate::hub::Hub;
@@ -409,7 +409,12 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
     let button =
         |label: &str, word: &str| Button { label: label.into(), value: format!("{word} SB-{short}") };
     let buttons = [button("Approve", "approve"), button("Deny", "deny")];
-    let link = format!("{}/console/approvals#{}", hub.settings.public_url, hold.approval_id);
+    let send_id = hub.fresh_id("snd");
+    let link = if link::is_carried_by(&*channel) {
+        link::unsigned(hub, &send_id)
+    } else {
+        format!("{}/console/approvals#{}", hub.settings.public_url, hold.approval_id)
+    };
     let draft = Draft {
         body: &body,
         kind: MessageKind::Approval,
@@ -421,7 +426,7 @@ fn approval_request(hub: &Hub, parked: &NewSend, hold: &Hold, channel: &str, to:
     };
     let parts = channel.prepare(&draft).map_err(told).ok()?;
     Some(NewSend {
-        send_id: hub.fresh_id("snd"),
+        send_id,
         instance: hub.installation.hub_instance,
         agent: HUB_AGENT.into(),
         key: None,

@@ -31,8 +31,6 @@ pub(super) async fn guard(State(doors): State<Doors>, request: Request, next: Ne
     let set = [
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not "no-referrer": with it browsers say that a form of ours comes from "null".
-        (REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (VARY, "Cookie"),
@@ -41,6 +39,8 @@ pub(super) async fn guard(State(doors): State<Doors>, request: Request, next: Ne
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // Not "no-referrer": with it browsers say that a form of ours comes from "null".
+    headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
     response
 }
 

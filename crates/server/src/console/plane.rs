@@ -190,7 +190,8 @@ pub(super) async fn approvals(doors: &Doors, visitor: &Visitor) -> Result<Approv
     })
 }
 
-fn approval((row, sent): &(ApprovalRow, SendRow)) -> Approval {
+/// An approval as pages show it.
+pub(super) fn approval((row, sent): &(ApprovalRow, SendRow)) -> Approval {
     let decided = row.decided.as_ref();
     Approval {
         approval_id: row.approval_id.clone(),

@@ -89,7 +89,7 @@ async fn o38_only_a_confirmed_mail_is_sent() {
 
 #[tokio::test]
 async fn o36_before_the_end_of_the_mail_nobody_has_been_reached() {
-    use FailureClass::{BadAddress, Misconfigured, Permanent, Transient};
+    use FailureClass::{BadAddress, Misconfigured, Permanent, Throttled, Transient};
     let say = Step::Say;
     for (script, expected) in [
         (vec![say("421 4.3.2 busy")], Transient),
@@ -104,15 +104,15 @@ async fn o36_before_the_end_of_the_mail_nobody_has_been_reached() {
         (vec![HI, HELLO, say("452 4.3.1 full")], Transient),
         (vec![HI, HELLO, OK, say("550-5.1.1 The account\r\n550 5.1.1 does not exist")], BadAddress),
         (vec![HI, HELLO, OK, say("556 5.1.10 null MX")], BadAddress),
-        (vec![HI, HELLO, OK, say("450 4.7.1 greylisted")], Transient),
-        (vec![HI, HELLO, OK, say("554 5.7.1 relay access denied")], Misconfigured),
-        (vec![HI, HELLO, OK, say("552 5.2.2 mailbox full")], Permanent),
+        (vec![HI, HELLO, OK, say("450 4.7.1 greylisted")], Throttled),
+        (vec![HI, HELLO, OK, say("554 5.7.1 relay access denied")], Permanent),
+        (vec![HI, HELLO, OK, say("552 5.2.2 mailbox full")], Transient),
         (vec![HI, HELLO, OK, Step::Close], Transient),
         (vec![HI, HELLO, OK, say("354 not yet")], Transient),
         (vec![HI, HELLO, OK, OK, say("451 4.3.0 later")], Transient),
         (vec![HI, HELLO, OK, OK, Step::Close], Transient),
         (vec![HI, HELLO, OK, OK, GO, say("554 5.6.0 bad content")], Permanent),
-        (vec![HI, HELLO, OK, OK, GO, say("550 5.7.1 looks like spam")], Misconfigured),
+        (vec![HI, HELLO, OK, OK, GO, say("550 5.7.1 looks like spam")], Permanent),
         (vec![HI, HELLO, OK, OK, GO, say("451 4.3.0 could not write")], Transient),
         (vec![HI, HELLO, OK, OK, GO, say("421 4.3.2 shutting down")], Transient),
     ] {

@@ -1,7 +1,9 @@
 //! `bench outbound`: the hub in this process, with a channel whose service takes everything at once, so that what is measured is what
-//! happens to a message and not what a service does with it. Every acceptance is on the disk before it counts.
+//! happens to a message and not what a service does with it. Every acceptance is on the disk before it counts. In the same run mails go
+//! through the real e-mail channel to a relay on loopback that takes everything, to see how soon after its acceptance a message begins to leave.
 
 use super::histogram::{Histogram, Quantiles};
+use super::smtp::{NAME as SMTP, Relay};
 use crate::args::BenchOutbound;
 use crate::config::Config;
 use crate::embedded::{self, Embedded};
@@ -21,17 +23,17 @@ use switchboard_core::port::channel::{
 };
 use switchboard_core::time::{Clock as _, SystemClock};
 use switchboard_engine::Hub;
-use switchboard_engine::outbound::submit;
+use switchboard_engine::outbound::{people, submit};
 use switchboard_protocol::{Code, Detail};
 
 /// Rules that every call is held against.
 const RULES: u32 = 100;
-/// Decisions that are timed.
-const DECISIONS: u64 = 50_000;
-/// Deliveries that are timed one by one.
-const DELIVERIES: u64 = 300;
-/// Messages that a broken channel has to deal with meanwhile.
-const BROKEN: u64 = 1000;
+/// Most decisions that are timed, and how many for each sample.
+const DECISIONS: (u64, u64) = (50_000, 200);
+/// Most messages that a broken channel has to deal with meanwhile, and how many for each sample.
+const BROKEN: (u64, u64) = (1000, 4);
+/// People that the mails go to by turns.
+const READERS: u64 = 16;
 /// Keys that are used again and again.
 const KEYS: u64 = 64;
 /// How long what was accepted may take to be delivered.
@@ -107,16 +109,18 @@ struct Report {
     deliver_ms: Quantiles,
     /// The same while another channel fails at everything it is given.
     deliver_beside_failing_ms: Quantiles,
+    /// From a call's acceptance to the first byte of its mail's `MAIL FROM` at a relay on loopback, one mail at a time.
+    mail_from_ms: Quantiles,
     accepted: u64,
     delivered: u64,
 }
 
 /// Measures.
 pub async fn run(output: Output, bench: &BenchOutbound) -> Result<(), Failure> {
-    let sound = bench.in_flight > 0 && bench.targets > 0 && bench.body_bytes > 0;
+    let sound = bench.in_flight > 0 && bench.targets > 0 && bench.body_bytes > 0 && bench.samples > 0;
     if !sound || !(0.1..=600.0).contains(&bench.seconds) {
         return Err(Failure::usage(
-            "--in-flight, --targets and --body-bytes: at least 1; --seconds: 0.1 to 600.",
+            "--in-flight, --targets, --body-bytes and --samples: at least 1; --seconds: 0.1 to 600.",
         ));
     }
     let dir = tempfile::Builder::new().prefix("switchboard-bench-").tempdir();
@@ -160,7 +164,13 @@ async fn measure(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Report, Detail
         let sink = Arc::new(Sink { name, works, taken: taken.clone() });
         hub.add_channel(sink, false).map_err(|sentence| Detail::new(Code::InvalidRequest, sentence))?;
     }
+    let mut relay = Relay::start(&CLOCK).await.map_err(|error| {
+        Detail::new(Code::InvalidRequest, format!("The relay on loopback does not start: {error}"))
+    })?;
+    let channel = relay.channel().map_err(|sentence| Detail::new(Code::InvalidRequest, sentence))?;
+    hub.add_channel(channel, false).map_err(|sentence| Detail::new(Code::InvalidRequest, sentence))?;
     let decision_us = decisions(hub, bench)?;
+    let mail_from_ms = mails(hub, bench, &mut relay).await?;
     let deliver_ms = deliveries(hub, bench).await?;
     let before = taken.load(Ordering::Relaxed);
     let began = CLOCK.monotonic();
@@ -174,7 +184,7 @@ async fn measure(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Report, Detail
     let began = CLOCK.monotonic();
     let repeated = flood(hub, bench, KEYS).await?;
     let duplicates_per_s = rate(repeated, since(began));
-    for number in 0..BROKEN {
+    for number in 0..BROKEN.0.min(bench.samples.saturating_mul(BROKEN.1)) {
         send(hub, &call("broken", number, bench, &Value::Null), Duration::ZERO).await?;
     }
     let deliver_beside_failing_ms = deliveries(hub, bench).await?;
@@ -185,9 +195,32 @@ async fn measure(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Report, Detail
         duplicates_per_s,
         deliver_ms,
         deliver_beside_failing_ms,
+        mail_from_ms,
         accepted,
         delivered,
     })
+}
+
+// Mails through the e-mail channel: how long after its acceptance each one begins.
+async fn mails(hub: &Arc<Hub>, bench: &BenchOutbound, relay: &mut Relay) -> Result<Quantiles, Detail> {
+    let reader = |number: u64| format!("reader-{}@example.test", number % READERS);
+    for number in 0..READERS {
+        let to = reader(number);
+        people::set_consent(hub, SMTP, (AddressKind::Direct, &to), people::Say::Allow, None, "bench").await?;
+    }
+    let mut spread = Histogram::new();
+    for number in 0..bench.samples {
+        let mut params = call(SMTP, number, bench, &Value::Null);
+        params["to"] = json!(reader(number));
+        send(hub, &params, Duration::ZERO).await?;
+        let accepted = CLOCK.monotonic();
+        let Ok(Some(began)) = tokio::time::timeout(PATIENCE, relay.next()).await else {
+            return Err(Detail::new(Code::InvalidRequest, "No mail has come to the relay."));
+        };
+        // One that begins before its caller has heard of it begins at once.
+        spread.add(nanoseconds(began.saturating_sub(accepted)));
+    }
+    Ok(spread.quantiles())
 }
 
 async fn send(hub: &Arc<Hub>, params: &Value, wait: Duration) -> Result<(), Detail> {
@@ -202,7 +235,7 @@ fn call(channel: &str, number: u64, bench: &BenchOutbound, key: &Value) -> Value
 
 fn decisions(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Quantiles, Detail> {
     let (owner, mut spread) = (hub.owner(), Histogram::new());
-    for number in 0..DECISIONS {
+    for number in 0..DECISIONS.0.min(bench.samples.saturating_mul(DECISIONS.1)) {
         let params = call("sink", number, bench, &json!("k"));
         let began = CLOCK.monotonic();
         submit::weigh(hub, &owner, "bench", &params)?;
@@ -214,7 +247,7 @@ fn decisions(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Quantiles, Detail>
 
 async fn deliveries(hub: &Arc<Hub>, bench: &BenchOutbound) -> Result<Quantiles, Detail> {
     let mut spread = Histogram::new();
-    for number in 0..DELIVERIES {
+    for number in 0..bench.samples {
         let began = CLOCK.monotonic();
         send(hub, &call("sink", number, bench, &Value::Null), Duration::from_secs(10)).await?;
         spread.add(nanoseconds(since(began)));
@@ -270,5 +303,6 @@ fn text(report: &Report) -> String {
         ("duplicates", format!("{:.0}/s", report.duplicates_per_s)),
         ("one delivery", ms(&report.deliver_ms)),
         ("beside a broken channel", ms(&report.deliver_beside_failing_ms)),
+        ("accepted to MAIL FROM", ms(&report.mail_from_ms)),
     ])
 }

@@ -63,12 +63,24 @@ fn idle_sockets_and_pages() {
 }
 
 #[test]
+fn messages_to_people_are_accepted_delivered_and_mailed() {
+    let few = ["outbound", "--samples", "3", "--seconds", "0.1", "--in-flight", "4", "--targets", "4"];
+    let report = bench(&few);
+    assert!(report["accepted"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["accepted"], report["delivered"], "{report}");
+    for name in ["decision_us", "deliver_ms", "deliver_beside_failing_ms", "mail_from_ms"] {
+        assert!(report[name]["p50"].is_number() && report[name]["p99"].is_number(), "{name}: {report}");
+    }
+}
+
+#[test]
 fn loads_that_cannot_be_are_refused() {
     for arguments in [
         &["bus", "--senders", "0"][..],
         &["bus", "--seconds", "0"],
         &["bus", "--body-bytes", "5"],
         &["page", "--size", "201"],
+        &["outbound", "--samples", "0"],
     ] {
         run(program(&["bench"]).args(arguments)).failed(2, "SB0201");
     }

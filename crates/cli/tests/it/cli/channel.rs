@@ -52,59 +52,85 @@ async fn ended(mut command: std::process::Command) -> super::Ended {
     tokio::task::spawn_blocking(move || run(&mut command)).await.expect("it ends")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reach_me() {
-    let telegram = Telegram::start(TOKEN).await.expect("it listens");
-    let dir = temp();
-    let hub = Hub::start(dir.path());
+/// A hub with the channel `telegram`, with which Ada has paired.
+fn paired(telegram: &Telegram, dir: &Path) -> Hub {
+    let hub = Hub::start(dir);
     let api = format!("api_url={}", telegram.url());
     let add = ["channel", "add", "telegram", "--person", "Owner", "--set", api.as_str()];
-
-    // A token that does not hold saves nothing.
-    let refused = tokio::task::block_in_place(|| {
-        typed(&hub, &add, "123456789:AAwrong-wrong-wrong-wrong-wrong-wro").ended()
-    });
-    assert!(refused.code == 3 && refused.stderr.contains("SB0214"), "{refused:?}");
-    assert_eq!(saved(dir.path()), Vec::<String>::new());
-
     let mut adding = typed(&hub, &add, TOKEN);
     tokio::task::block_in_place(|| adding.said("Waiting"));
     let code = code(&adding.said);
     let _ = telegram.write(ADA, ADA, &json!({ "text": format!("/start {code}") }));
     let added = tokio::task::block_in_place(|| adding.ended());
     assert!(added.code == 0 && added.stdout.contains("Paired with you"), "{added:?}");
+    assert!(!added.stderr.contains(TOKEN) && !added.stdout.contains(TOKEN));
+    hub
+}
+
+/// Waits until the only address has this consent.
+async fn consent_is(hub: &Hub, state: &str) {
+    for _ in 0..200 {
+        let listed = tokio::task::block_in_place(|| hub.json(&["pair", "list"]));
+        if listed["consents"][0]["state"] == state {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await; // another process, which rings nobody
+    }
+    panic!("not {state} in time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_is_set_up_and_keeps_its_secret() {
+    let telegram = Telegram::start(TOKEN).await.expect("it listens");
+    let dir = temp();
+    let hub = paired(&telegram, dir.path());
     assert_eq!(saved(dir.path()), ["telegram.token", "telegram.toml"]);
     let file = std::fs::read_to_string(dir.path().join("channels/telegram.toml")).expect("it is there");
-    assert!(!file.contains(TOKEN) && !added.stderr.contains(TOKEN), "{file}");
+    assert!(!file.contains(TOKEN), "{file}");
     #[cfg(unix)]
-    {
+    for name in saved(dir.path()) {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = |name: &str| {
-            std::fs::metadata(dir.path().join("channels").join(name)).unwrap().permissions().mode()
-        };
-        assert_eq!((mode("telegram.token") & 0o777, mode("telegram.toml") & 0o777), (0o600, 0o600));
+        let path = dir.path().join("channels").join(&name);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{name}");
     }
 
-    // A question with buttons, answered on the phone.
+    // A token that does not hold saves nothing, and a name that is taken is not used twice.
+    let api = format!("api_url={}", telegram.url());
+    let add = ["channel", "add", "telegram", "--name", "other", "--set", api.as_str()];
+    let refused = typed(&hub, &add, "123456789:AAwrong-wrong-wrong-wrong-wrong-wro");
+    let refused = tokio::task::block_in_place(|| refused.ended());
+    assert!(refused.code == 3 && refused.stderr.contains("SB0214"), "{refused:?}");
+    let taken = ended(hub.command(&["channel", "add", "telegram"])).await;
+    assert!(taken.code == 2 && taken.stderr.contains("already"), "{taken:?}");
+    assert_eq!(saved(dir.path()), ["telegram.token", "telegram.toml"]);
+
+    let tested = ended(hub.command(&["channel", "test", "telegram", "--to", &ADA.to_string()])).await;
+    assert!(tested.stdout.contains("has arrived"), "{tested:?}");
+    let removed = ended(hub.command(&["channel", "remove", "telegram"])).await;
+    assert_eq!((removed.code, saved(dir.path())), (0, Vec::new()), "{removed:?}");
+    for _ in 0..200 {
+        let listed = tokio::task::block_in_place(|| hub.json(&["channel", "list"]));
+        if !listed.to_string().contains("telegram") {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await; // another process, which rings nobody
+    }
+    panic!("the hub still has the channel");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reach_me() {
+    let telegram = Telegram::start(TOKEN).await.expect("it listens");
+    let dir = temp();
+    let hub = paired(&telegram, dir.path());
     let ada = ADA.to_string();
-    let ask = [
-        "ask",
-        "--via",
-        "telegram",
-        "--to",
-        &ada,
-        "Deploy now?",
-        "--choice",
-        "Yes",
-        "--choice",
-        "No",
-        "--timeout",
-        "60s",
-        "--json",
-    ];
-    telegram.until_called("sendMessage", telegram.calls("sendMessage").len()).await;
+
+    // A question with buttons, answered on the phone.
+    let ask = ["ask", "--via", "telegram", "--to", &ada, "Deploy now?", "--choice", "Yes", "--choice", "No"];
     let before = telegram.calls("sendMessage").len();
-    let asking = tokio::spawn(ended(hub.command(&ask)));
+    let mut asking = hub.command(&ask);
+    asking.args(["--timeout", "60s", "--json"]);
+    let asking = tokio::spawn(ended(asking));
     telegram.until_called("sendMessage", before + 1).await;
     let (number, text, buttons) = last(&telegram);
     assert!(text.contains("Deploy now?") && buttons.len() == 2, "{text} {buttons:?}");
@@ -123,36 +149,12 @@ async fn reach_me() {
     let send =
         |to: &str| hub.command(&["send", "--via", "telegram", "--to", to, "The build is green.", "--json"]);
     let _ = telegram.write(ADA, ADA, &json!({ "text": "STOP" }));
-    let consents =
-        || hub.json(&["pair", "list"])["consents"][0]["state"].as_str().unwrap_or_default().to_owned();
-    let until = |state: &'static str| async move {
-        for _ in 0..200 {
-            if tokio::task::block_in_place(consents) == state {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-        panic!("not {state} in time");
-    };
-    until("stopped").await;
+    consent_is(&hub, "stopped").await;
     let silent = ended(send(&ada)).await;
     assert!(silent.code == 3 && silent.stderr.contains("STOP"), "{silent:?}");
     let _ = telegram.write(ADA, ADA, &json!({ "text": "START" }));
-    until("paired").await;
+    consent_is(&hub, "paired").await;
     assert_eq!(ended(send(&ada)).await.json()["delivered"], true);
     let stranger = ended(send(&EVE.to_string())).await;
     assert!(stranger.code == 3 && stranger.stderr.contains("switchboard pair"), "{stranger:?}");
-
-    let tested = ended(hub.command(&["channel", "test", "telegram", "--to", &ada])).await;
-    assert!(tested.stdout.contains("has arrived"), "{tested:?}");
-    let removed = ended(hub.command(&["channel", "remove", "telegram"])).await;
-    assert_eq!((removed.code, saved(dir.path())), (0, Vec::new()), "{removed:?}");
-    for _ in 0..200 {
-        let listed = tokio::task::block_in_place(|| hub.json(&["channel", "list"]));
-        if !listed.to_string().contains("telegram") {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("the hub still has the channel");
 }

@@ -227,7 +227,7 @@ impl Hub {
     }
 
     #[cfg(unix)]
-    fn stop(self) -> Ended {
+    pub(crate) fn stop(self) -> Ended {
         self.running.signal("TERM");
         self.running.ended()
     }

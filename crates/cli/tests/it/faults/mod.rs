@@ -9,6 +9,8 @@ mod network;
 pub(crate) mod outbound;
 pub(crate) mod proxy;
 mod races;
+#[cfg(unix)]
+mod relay;
 #[cfg(target_os = "linux")]
 mod slow_loris;
 

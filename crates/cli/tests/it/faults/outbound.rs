@@ -1,6 +1,7 @@
 //! The process ends, as by `kill -9`, between every two steps of a send to a person. Afterwards nothing has gone out twice in silence,
 //! nothing is lost in silence, and what nobody can know is shown as that.
 
+use super::relay::{Relay, STEPS, Step};
 use crate::people::standin::{SECRET, StandIn};
 use crate::people::{CONSENTS, OUTBOUND, SEND, books};
 use serde_json::{Value, json};
@@ -9,15 +10,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use switchboard_engine::fault::VARIABLE;
+use switchboard_testkit::mail::person::header;
 use switchboard_testkit::{Http, PATIENCE, Process};
 
 /// Where it ends, in the order of the steps.
 const POINTS: [&str; 5] = ["before-accept", "after-accept", "after-claim", "after-perform", "after-record"];
 
-/// A data directory with its configuration: a program of one's own that counts, and a webhook to one that does.
+/// Where the process ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// At one of [`POINTS`].
+    Point(&'static str),
+    /// When the relay has heard this.
+    Relay(Step),
+}
+
+/// A data directory with its configuration: a program of one's own that counts, a webhook to one that does, and mail by a relay that does.
 struct Place {
     dir: tempfile::TempDir,
     standin: Arc<StandIn>,
+    relay: Arc<Relay>,
 }
 
 /// Writes a configuration with the channels `pager` (a program that adds each delivery to a file) and `hook`; its file.
@@ -53,8 +65,18 @@ pub(crate) fn paged(dir: &Path) -> Vec<String> {
 
 impl Place {
     async fn new() -> Self {
-        let place = Self { dir: tempfile::tempdir().unwrap(), standin: StandIn::start([]).await };
-        configure(place.dir.path(), &place.standin.url);
+        let (standin, relay) = (StandIn::start([]).await, Relay::start().await);
+        let place = Self { dir: tempfile::tempdir().unwrap(), standin, relay };
+        let config = configure(place.dir.path(), &place.standin.url);
+        let (text, port) = (std::fs::read_to_string(&config).unwrap(), place.relay.port);
+        let mail = |name: &str, relay_dedups: bool| {
+            format!(
+                "[[channel]]\nname = \"{name}\"\nkind = \"email\"\nsmtp_url = \"smtp+plain://127.0.0.1:{port}\"\n\
+                 from = \"hub@example.test\"\nrelay_dedups = {relay_dedups}\n"
+            )
+        };
+        let text = [text, mail("mail", false), mail("sure-mail", true)].concat();
+        std::fs::write(&config, text).unwrap();
         place
     }
 
@@ -73,6 +95,9 @@ impl Place {
     fn arrived(&self, channel: &str) -> Vec<String> {
         match channel {
             "pager" => paged(self.dir.path()),
+            "mail" | "sure-mail" => {
+                self.relay.taken().iter().map(|mail| header(mail, "Message-ID")).collect()
+            }
             _ => self.standin.came().into_iter().map(|came| came.id).collect(),
         }
     }
@@ -111,11 +136,18 @@ pub(crate) async fn until(admin: &Http, send_id: &Value, states: &[&str]) -> Val
 }
 
 /// Sends, dies there, starts again, and sends once more under the same key, as an agent does that got no answer.
-async fn die_at(place: &Place, channel: &str, point: &str) -> After {
-    let process = place.start(Some(point)).await;
+async fn die_at(place: &Place, channel: &str, end: End) -> After {
+    let point = match end {
+        End::Point(point) => Some(point),
+        End::Relay(step) => {
+            place.relay.fall_silent(Some(step));
+            None
+        }
+    };
+    let process = place.start(point).await;
     let token = process.token("planner").await;
     let admin = process.admin();
-    let mut to = "ada".to_owned();
+    let mut to = if channel.ends_with("mail") { "ada@example.test" } else { "ada" }.to_owned();
     if channel == "console" {
         let known = admin.get("/v1/tools/messaging.channels").await.json();
         let console =
@@ -130,8 +162,16 @@ async fn die_at(place: &Place, channel: &str, point: &str) -> After {
     let request =
         client.post(format!("{}{SEND}", process.url)).bearer_auth(&token.bearer).body(call.to_string());
     let answered = request.header("content-type", "application/json").send();
-    let (answered, ended) = tokio::join!(answered, process.ended());
-    assert_eq!(ended, None, "it was ended at {point}");
+    let ended = async {
+        if point.is_some() {
+            assert_eq!(process.ended().await, None, "it was ended at {end:?}");
+        } else {
+            tokio::time::timeout(2 * PATIENCE, place.relay.reached()).await.expect("it gets there in time");
+            process.kill().await;
+            place.relay.fall_silent(None);
+        }
+    };
+    let (answered, ()) = tokio::join!(answered, ended);
     drop(answered); // an answer, if there was one: the receipt may have been faster than the end
 
     let process = place.start(None).await;
@@ -141,9 +181,9 @@ async fn die_at(place: &Place, channel: &str, point: &str) -> After {
     let receipt = reply.json();
     let shown = until(&admin, &receipt["send_id"], &["delivered", "unknown"]).await;
     let counts = books(&admin).await;
-    assert_eq!(counts["accepted"], 1, "{point}: one call, one send");
+    assert_eq!(counts["accepted"], 1, "{end:?}: one call, one send");
     let arrived = place.arrived(channel);
-    assert!(arrived.iter().collect::<HashSet<_>>().len() <= 1, "{point}: two messages: {arrived:?}");
+    assert!(arrived.iter().collect::<HashSet<_>>().len() <= 1, "{end:?}: two messages: {arrived:?}");
     let after = match (&receipt["deduplicated"], shown["state"].as_str().unwrap()) {
         (Value::Bool(false), _) => After::Fresh,
         (_, "delivered") => After::Arrived(arrived.len()),
@@ -152,7 +192,7 @@ async fn die_at(place: &Place, channel: &str, point: &str) -> After {
     if shown["state"] == "unknown" {
         unknown_is_shown_and_stays(&process, place, channel, &shown).await;
     } else {
-        assert!(channel == "console" || !arrived.is_empty(), "{point}: delivered, and nobody has it");
+        assert!(channel == "console" || !arrived.is_empty(), "{end:?}: delivered, and nobody has it");
     }
     process.kill().await;
     after
@@ -173,7 +213,18 @@ async fn unknown_is_shown_and_stays(process: &Process, place: &Place, channel: &
 async fn die_everywhere(channel: &str) -> Vec<After> {
     let mut all = Vec::new();
     for point in POINTS {
-        all.push(die_at(&Place::new().await, channel, point).await);
+        all.push(die_at(&Place::new().await, channel, End::Point(point)).await);
+    }
+    all
+}
+
+async fn die_in_every_step_of_smtp(channel: &str) -> Vec<After> {
+    let mut all = Vec::new();
+    for step in STEPS {
+        let place = Place::new().await;
+        all.push(die_at(&place, channel, End::Relay(step)).await);
+        let taken: HashSet<_> = place.relay.taken().into_iter().collect();
+        assert!(taken.len() <= 1, "{step:?}: a repeat has the same bytes, also by hand: {taken:?}");
     }
     all
 }
@@ -194,4 +245,24 @@ async fn a_webhook_gets_everything_and_repeats_under_one_id() {
 async fn the_console_has_everything_once() {
     let expected = [After::Fresh, After::Arrived(0), After::Arrived(0), After::Arrived(0), After::Arrived(0)];
     assert_eq!(die_everywhere("console").await, expected);
+}
+
+// As long as nobody vouches for the relay, a message id promises nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mail_is_never_sent_twice_in_silence() {
+    let expected = [After::Fresh, After::Arrived(1), After::Unknown(0), After::Unknown(1), After::Arrived(1)];
+    assert_eq!(die_everywhere("mail").await, expected);
+    let [connected, hello, sender, recipient, data] = [0; 5].map(After::Unknown);
+    let expected = [connected, hello, sender, recipient, data, After::Unknown(1)];
+    assert_eq!(die_in_every_step_of_smtp("mail").await, expected);
+}
+
+// Where the relay drops what it has had, a repeat is the same mail to the byte.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mail_by_a_relay_that_drops_repeats_gets_there_and_repeats_as_the_same_mail() {
+    let expected = [After::Fresh, After::Arrived(1), After::Arrived(1), After::Arrived(2), After::Arrived(1)];
+    assert_eq!(die_everywhere("sure-mail").await, expected);
+    let [connected, hello, sender, recipient, data] = [1; 5].map(After::Arrived);
+    let expected = [connected, hello, sender, recipient, data, After::Arrived(2)];
+    assert_eq!(die_in_every_step_of_smtp("sure-mail").await, expected);
 }

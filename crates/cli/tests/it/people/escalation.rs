@@ -120,6 +120,24 @@ async fn nobody_answers_and_the_chain_is_climbed_to_its_end() {
     assert_eq!(duty.mail.accepted()[1].to.handle, "cy");
     duty.clock.advance(10 * MINUTE_MS);
     duty.until(&receipt, &["asked", "asked", "proposed", "skipped"]).await;
+    a_task_is_proposed(&duty, topic).await;
+    duty.clock.advance(30 * MINUTE_MS);
+    let ended = duty.desk.until(&receipt["send_id"], "expired").await;
+    assert_eq!((&ended["topic"]["state"], &ended["topic"]["then"]), (&json!("expired"), &json!("deny")));
+    let told = duty.desk.conversation(topic).await;
+    assert_eq!((&told["state"], &told["then"]), (&json!("expired"), &json!("deny")), "{told}");
+    let mcp = Mcp::open(&duty.desk.hub, &duty.desk.agent).await;
+    let told = mcp.done("conversation_get", json!({ "topic_id": topic })).await;
+    assert!(told.text.contains("Take that for a no."), "{}", told.text);
+    assert_eq!(told.data["then"], "deny", "{}", told.text);
+    in_time(duty.mail.until_amendments(2)).await;
+    assert!(duty.mail.amendments().iter().all(|shown| shown.outcome == "Nobody answered in time."));
+    the_log_tells_all_of_it(&duty, &receipt).await;
+    duty.desk.ledger().await;
+}
+
+/// The bus proposes a task that names the question; deciding about it is no answer.
+async fn a_task_is_proposed(duty: &Duty, topic: &Value) {
     duty.clock.advance(3_000);
     let admin = duty.desk.admin();
     let tasks = in_time(async {
@@ -136,33 +154,20 @@ async fn nobody_answers_and_the_chain_is_climbed_to_its_end() {
     assert!(title.contains(topic.as_str().unwrap()) && title.contains("planner"), "{tasks}");
     assert_eq!(admin.post("/admin/v1/vaults/main/tasks/1/approve", &json!({})).await.status, 204);
     assert_eq!(duty.desk.conversation(topic).await["state"], "open", "that is no answer");
+}
 
-    duty.clock.advance(30 * MINUTE_MS);
-    let ended = duty.desk.until(&receipt["send_id"], "expired").await;
-    assert_eq!((&ended["topic"]["state"], &ended["topic"]["then"]), (&json!("expired"), &json!("deny")));
-    let told = duty.desk.conversation(topic).await;
-    assert_eq!((&told["state"], &told["then"]), (&json!("expired"), &json!("deny")), "{told}");
-    let mcp = Mcp::open(&duty.desk.hub, &duty.desk.agent).await;
-    let told = mcp.done("conversation_get", json!({ "topic_id": topic })).await;
-    assert!(told.text.contains("Take that for a no."), "{}", told.text);
-    assert_eq!(told.data["then"], "deny", "{}", told.text);
-    in_time(duty.mail.until_amendments(2)).await;
-    assert!(duty.mail.amendments().iter().all(|shown| shown.outcome == "Nobody answered in time."));
-    let log = admin.get("/admin/v1/log?limit=500").await.text;
+async fn the_log_tells_all_of_it(duty: &Duty, receipt: &Value) {
+    let topic = receipt["topic_id"].as_str().unwrap();
+    let log = duty.desk.admin().get("/admin/v1/log?limit=500").await.text;
     let said = [
-        format!(
-            "{} {} rungs=4 then=deny rule=duty.toml#escalate:duty",
-            topic.as_str().unwrap(),
-            id(&receipt)
-        ),
-        format!("{} 1 asked", topic.as_str().unwrap()),
-        format!("{} 3 proposed", topic.as_str().unwrap()),
-        format!("{} then=deny rule=duty.toml#escalate:duty", topic.as_str().unwrap()),
+        format!("{topic} {} rungs=4 then=deny rule=duty.toml#escalate:duty", id(receipt)),
+        format!("{topic} 1 asked"),
+        format!("{topic} 3 proposed"),
+        format!("{topic} then=deny rule=duty.toml#escalate:duty"),
     ];
     for said in said {
         assert_eq!(log.matches(&said).count(), 1, "{said}: {log}");
     }
-    duty.desk.ledger().await;
 }
 
 fn id(receipt: &Value) -> &str {

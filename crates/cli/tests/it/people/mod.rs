@@ -9,6 +9,7 @@ mod floor;
 mod idempotency;
 mod inbound;
 mod limits;
+mod links;
 mod outcomes;
 mod quiet;
 mod retries;

@@ -2,15 +2,15 @@
 
 use super::topic::{self, Pending, Who};
 use super::{Head, consent, escalate, head, head_columns, head_of, state};
-use crate::rules::failure::Failure;
-use crate::rules::tx::Tx;
+use crate::rules::failure::{Failure, Stop};
+use crate::rules::tx::{Tx, found};
 use crate::rules::value::values;
 use switchboard_core::digest::sha256;
 use switchboard_core::ids::PersonNo;
 use switchboard_core::outbound::limit::{Rate, Window};
 use switchboard_core::outbound::reply::{CODE_LEN, Said, typed_code};
 use switchboard_core::outbound::send::{ConsentState, SendState, choices, floor_of};
-use switchboard_core::outbound::write::{Heard, HeardOutcome, OutboundOutcome};
+use switchboard_core::outbound::write::{Heard, HeardOutcome, OutboundOutcome, SignDecision};
 use switchboard_core::time::MINUTE_MS;
 
 /// Wrong pairing codes that one address may try.
@@ -46,7 +46,8 @@ impl Speaker<'_> {
     }
 
     fn who(&self) -> Who<'_> {
-        Who { by: &self.heard.from.handle, via: &self.heard.channel, is_address: true }
+        let channel = &self.heard.channel;
+        Who { by: &self.heard.from.handle, via: channel, address_on: Some(channel) }
     }
 }
 
@@ -344,6 +345,34 @@ fn approval_behind(tx: &mut impl Tx, send: &Head) -> Result<Option<Pending>, Fai
         Some(held) => topic::approval_of(tx, held),
         None => Ok(None),
     }
+}
+
+/// The link of a message that asks for an approval was used. The person it went to decides, as far as that address may still do so.
+pub(super) fn decide_by_link(
+    tx: &mut impl Tx,
+    asked: &str,
+    approve: bool,
+    via: &str,
+    sign: &SignDecision,
+) -> Result<HeardOutcome, Stop> {
+    let message = found(super::head_by_id(tx, asked)?)?;
+    let known = consent::of(tx, &message.channel, message.to_kind, &message.handle)?;
+    let Some(known) = known.filter(|known| known.state.consent().is_given()) else {
+        return Ok(HeardOutcome::Stranger);
+    };
+    let approval = found(approval_behind(tx, &message)?)?;
+    let name = match known.person {
+        Some(person) => {
+            tx.one("SELECT name FROM persons WHERE id = ?", values![person.0], |row| row.get(0))?
+        }
+        None => None,
+    };
+    let name: Option<String> = name;
+    let who = match &name {
+        Some(name) => Who::known(name, via),
+        None => Who { by: &message.handle, via, address_on: Some(&message.channel) },
+    };
+    Ok(topic::decide(tx, &approval, approve, who, sign)?)
 }
 
 fn ambiguous(asked: &[(i64, String)], questions: &[(String, String)]) -> HeardOutcome {

@@ -59,6 +59,9 @@ pub(super) fn apply(tx: &mut impl Tx, write: &OutboundWrite) -> Applied {
         OutboundWrite::Decide { approval_id, approve, by, via, sign } => OutboundOutcome::Heard(
             topic::decide_known(tx, approval_id, *approve, topic::Who::known(by, via), sign)?,
         ),
+        OutboundWrite::DecideByLink { asked, approve, via, sign } => {
+            OutboundOutcome::Heard(hear::decide_by_link(tx, asked, *approve, via, sign)?)
+        }
         OutboundWrite::Release { send, forbidden_by } => topic::release(tx, *send, forbidden_by.as_deref())?,
         OutboundWrite::Withdraw { topic_id, instance } => topic::withdraw(tx, topic_id, *instance)?,
         OutboundWrite::Expire { limit } => expire::expire(tx, *limit)?,

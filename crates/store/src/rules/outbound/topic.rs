@@ -19,18 +19,21 @@ const TOPIC: &str = concat!("SELECT ", topic_columns!(), " FROM topics t WHERE t
 pub(super) struct Who<'a> {
     pub(super) by: &'a str,
     pub(super) via: &'a str,
-    /// Whether `by` is an address, which the log shows as a digest only.
-    pub(super) is_address: bool,
+    /// The channel on which `by` is an address, which the log shows as a digest only.
+    pub(super) address_on: Option<&'a str>,
 }
 
 impl<'a> Who<'a> {
     /// A person whom the hub knows by name.
     pub(super) fn known(by: &'a str, via: &'a str) -> Self {
-        Self { by, via, is_address: false }
+        Self { by, via, address_on: None }
     }
 
     fn shown(self) -> String {
-        if self.is_address { super::consent::shown(self.via, self.by) } else { self.by.to_owned() }
+        match self.address_on {
+            Some(channel) => super::consent::shown(channel, self.by),
+            None => self.by.to_owned(),
+        }
     }
 }
 

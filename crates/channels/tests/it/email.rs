@@ -268,7 +268,10 @@ async fn email_keeps_every_promise() {
         [
             "a_failure_after_accepting_is_not_a_refusal",
             "waits_are_as_long_as_was_asked",
-            "nothing_is_acknowledged_before_it_is_taken"
+            "an_outcome_is_shown_in_place",
+            "nothing_is_acknowledged_before_it_is_taken",
+            "a_press_brings_back_its_value",
+            "what_a_person_changes_is_an_event_of_its_own"
         ]
     );
 }

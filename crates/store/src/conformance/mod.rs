@@ -274,8 +274,8 @@ macro_rules! store_conformance {
                 a_held_question_takes_no_floor,
                 who_was_asked_decides_in_the_chat,
                 only_who_was_asked_decides,
-                who_may_not_decide_is_written_down,
                 the_link_of_a_message_decides,
+                who_may_not_decide_is_written_down,
             }
             outbound_hear::{
                 a_stranger_changes_nothing,

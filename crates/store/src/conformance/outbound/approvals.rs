@@ -253,6 +253,39 @@ pub async fn only_who_was_asked_decides(bench: Bench<'_>) {
     assert!(matches!(plane.heard(heard).await, HeardOutcome::Decided { .. }));
 }
 
+/// The link of the message decides in the name of the person it went to, once, and only while that address may be written to.
+pub async fn the_link_of_a_message_decides(bench: Bench<'_>) {
+    let mut plane = Plane::new(bench).await;
+    let base = plane.notice("bob");
+    let new = held(&mut plane, "apr_1", base).await;
+    let ask = plane.ask("ada", &new.send_id);
+    plane.submit(&ask).await;
+    let by_link = |asked: &str, approve| OutboundWrite::DecideByLink {
+        asked: asked.into(),
+        approve,
+        via: VIA_LINK.into(),
+        sign: sign(),
+    };
+    assert_eq!(plane.refused(by_link("snd_none", true)).await, Refusal::NotFound);
+    assert_eq!(plane.refused(by_link(&new.send_id, true)).await, Refusal::NotFound, "it asks nobody");
+    for (state, may) in [(ConsentState::Revoked, false), (ConsentState::Allowed, true)] {
+        let ada = Some(plane.ada);
+        assert_eq!(plane.one(consent(&ask.channel, "ada", state, ada)).await, OutboundOutcome::Done);
+        let outcome = plane.outcome_heard(by_link(&ask.send_id, true)).await;
+        assert_eq!(matches!(outcome, HeardOutcome::Decided { .. }), may, "{outcome:?}");
+        assert!(may || outcome == HeardOutcome::Stranger, "{outcome:?}");
+    }
+    let row = approval(&plane, "apr_1").await;
+    let decided = row.decided.expect("somebody has");
+    assert_eq!((row.state, decided.via.as_str()), (ApprovalState::Approved, VIA_LINK));
+    let input = decision_input("apr_1", &new.digest, true, &decided.by, VIA_LINK);
+    assert_eq!(decided.signature, sha256(&input).to_vec());
+    let again = plane.outcome_heard(by_link(&ask.send_id, false)).await;
+    let what = format!("this was already approved by {}", decided.by);
+    assert_eq!(again, HeardOutcome::TooLate { what });
+    plane.balanced().await;
+}
+
 /// Somebody who decides what is not theirs to decide is refused, and that is in the log: who, what, and why.
 pub async fn who_may_not_decide_is_written_down(bench: Bench<'_>) {
     let mut plane = Plane::new(bench).await;
@@ -285,37 +318,4 @@ pub async fn who_may_not_decide_is_written_down(bench: Bench<'_>) {
     assert_eq!(nothing, HeardOutcome::NothingOpen, "there is no such approval");
     assert_eq!(plane.hear("eve", "approve").await, HeardOutcome::Stranger);
     assert!(matches!(plane.hear("ada", &yes).await, HeardOutcome::Decided { .. }));
-}
-
-/// The link of the message decides in the name of the person it went to, once, and only while that address may be written to.
-pub async fn the_link_of_a_message_decides(bench: Bench<'_>) {
-    let mut plane = Plane::new(bench).await;
-    let base = plane.notice("bob");
-    let new = held(&mut plane, "apr_1", base).await;
-    let ask = plane.ask("ada", &new.send_id);
-    plane.submit(&ask).await;
-    let by_link = |asked: &str, approve| OutboundWrite::DecideByLink {
-        asked: asked.into(),
-        approve,
-        via: VIA_LINK.into(),
-        sign: sign(),
-    };
-    assert_eq!(plane.refused(by_link("snd_none", true)).await, Refusal::NotFound);
-    assert_eq!(plane.refused(by_link(&new.send_id, true)).await, Refusal::NotFound, "it asks nobody");
-    for (state, may) in [(ConsentState::Revoked, false), (ConsentState::Allowed, true)] {
-        let ada = Some(plane.ada);
-        assert_eq!(plane.one(consent(&ask.channel, "ada", state, ada)).await, OutboundOutcome::Done);
-        let outcome = plane.outcome_heard(by_link(&ask.send_id, true)).await;
-        assert_eq!(matches!(outcome, HeardOutcome::Decided { .. }), may, "{outcome:?}");
-        assert!(may || outcome == HeardOutcome::Stranger, "{outcome:?}");
-    }
-    let row = approval(&plane, "apr_1").await;
-    let decided = row.decided.expect("somebody has");
-    assert_eq!((row.state, decided.via.as_str()), (ApprovalState::Approved, VIA_LINK));
-    let input = decision_input("apr_1", &new.digest, true, &decided.by, VIA_LINK);
-    assert_eq!(decided.signature, sha256(&input).to_vec());
-    let again = plane.outcome_heard(by_link(&ask.send_id, false)).await;
-    let what = format!("this was already approved by {}", decided.by);
-    assert_eq!(again, HeardOutcome::TooLate { what });
-    plane.balanced().await;
 }

@@ -178,10 +178,11 @@ enum Piece {
     Rung(RungRow),
 }
 
-type PieceOf = fn(&dyn Row) -> Result<Piece, Failure>;
+/// A statement and what its rows are.
+type Told = (&'static str, fn(&dyn Row) -> Result<Piece, Failure>);
 
 async fn detail(store: &impl Ask, send_id: String) -> Result<Option<SendDetail>, StoreError> {
-    let pieces: [(&'static str, PieceOf); 6] = [
+    let pieces: [Told; 6] = [
         (SEND, |row| Ok(Piece::Send(Box::new(rows::send(row)?), row.get(SEND_COLUMNS)?))),
         (TOPIC_OF, |row| rows::topic(row, 0).map(Piece::Topic)),
         (PARTS, |row| rows::part(row).map(Piece::Part)),

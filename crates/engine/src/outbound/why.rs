@@ -19,6 +19,8 @@ pub struct Around {
     pub now_ms: WallMs,
     /// Why nothing leaves on its channel, if that is so.
     pub fault: Option<String>,
+    /// Whether its channel is not configured any more.
+    pub gone: bool,
     /// The send to the same address that leaves before it.
     pub ahead: Option<String>,
 }
@@ -27,13 +29,15 @@ impl Around {
     /// Of a send, as it is now.
     pub async fn of(hub: &Hub, detail: &SendDetail) -> Result<Self, Detail> {
         let send = &detail.send;
-        let fault = match hub.outbound.registry.configured(&send.channel) {
-            Some(_) => hub.outbound.outward_fault(&send.channel),
-            None => Some("it is not configured any more".to_owned()),
+        let gone = hub.outbound.registry.configured(&send.channel).is_none();
+        let fault = if gone {
+            Some("it is not configured any more".to_owned())
+        } else {
+            hub.outbound.outward_fault(&send.channel)
         };
         let waits = next_part(detail).is_some_and(|part| part.state == PartState::Waiting);
         let ahead = if waits && send.state == SendState::Sending { ahead(hub, send).await? } else { None };
-        Ok(Self { now_ms: hub.clock().wall_ms(), fault, ahead })
+        Ok(Self { now_ms: hub.clock().wall_ms(), fault, gone, ahead })
     }
 }
 
@@ -178,7 +182,8 @@ fn is_stranded(detail: &SendDetail) -> bool {
 #[must_use]
 pub fn may_hurry(detail: &SendDetail, around: &Around) -> bool {
     let later = |part: &PartRow| {
-        part.state == PartState::Due && (part.next_ms > around.now_ms || around.fault.is_some())
+        part.state == PartState::Due
+            && (part.next_ms > around.now_ms || (around.fault.is_some() && !around.gone))
     };
     detail.send.state == SendState::Sending && next_part(detail).is_some_and(later)
 }
@@ -200,6 +205,7 @@ fn sending(detail: &SendDetail, around: &Around) -> String {
             }
         }
         PartState::Due => match &around.fault {
+            Some(fault) if around.gone => format!("{it} is due and waits for {channel}: {fault}"),
             Some(fault) => format!(
                 "{it} is due and waits for {channel}: {fault}. One message is tried now and then, with pauses of up to five minutes; a \
                  restart, or `switchboard outbound retry {}`, has it tried at once",

@@ -31,13 +31,15 @@ pub(super) fn strand(
     }
     let mut stranded = Vec::new();
     for channel in others(tx, "SELECT DISTINCT channel FROM parts WHERE state = 2", known)? {
-        // What waits behind one of them becomes due with it.
+        // Where something has waited so long, nobody has the channel: what waits behind it, and becomes due with it, is held too.
+        let mut due_ms = due_ms;
         while stranded.len() < limit {
             let due: Vec<i64> =
                 tx.all(DUE, values![channel, due_ms, sql_limit(limit - stranded.len())], |row| row.get(0))?;
             if due.is_empty() {
                 break;
             }
+            due_ms = WallMs::MAX;
             for no in due {
                 let Some(mut send) = head(tx, no)? else { continue };
                 hold(tx, &mut send)?;

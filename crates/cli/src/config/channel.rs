@@ -163,7 +163,6 @@ pub const KINDS: &[Kind] = &[
             ),
             key("signing_secret_file", &[], "\"/etc/switchboard/slack-signing-secret\""),
             API_URL,
-            FALLBACK,
         ],
     },
     Kind {
@@ -194,7 +193,6 @@ pub const KINDS: &[Kind] = &[
             key("remove_webhook", &[" Whether a webhook that somebody else has set is removed."], "false"),
             CA_FILE,
             API_URL,
-            FALLBACK,
         ],
     },
     Kind {
@@ -216,7 +214,6 @@ pub const KINDS: &[Kind] = &[
                 "false",
             ),
             API_URL,
-            FALLBACK,
             key("timeout_s", TIMEOUT, "20"),
         ],
     },
@@ -243,7 +240,6 @@ pub const KINDS: &[Kind] = &[
                 "false",
             ),
             CA_FILE,
-            FALLBACK,
         ],
     },
     Kind {
@@ -496,8 +492,8 @@ mod tests {
         let timeout_s = |at: usize| {
             config.channel[at].timeout_s.map(|seconds| std::time::Duration::from_secs(seconds.into()))
         };
-        assert_eq!(timeout_s(1), Some(switchboard_channels::webhook::TIMEOUT));
-        assert_eq!(timeout_s(2), Some(switchboard_channels::exec::TIMEOUT));
+        assert_eq!(timeout_s(5), Some(switchboard_channels::webhook::TIMEOUT));
+        assert_eq!(timeout_s(6), Some(switchboard_channels::exec::TIMEOUT));
     }
 
     #[test]

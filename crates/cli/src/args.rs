@@ -371,7 +371,7 @@ pub struct Inbox {
 #[derive(Debug, Clone, Args)]
 pub struct Envelope {
     /// The receiving agent; a person's address or, where no agent is called so, their name. [default: everyone on the channel]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub to: Option<String>,
     /// The receiving instance, when several run that agent.
     #[arg(long, requires = "to", value_name = "INSTANCE_ID")]
@@ -483,7 +483,7 @@ pub enum Pair {
         #[arg(long)]
         channel: String,
         /// The only address that may use it.
-        #[arg(long, value_name = "HANDLE")]
+        #[arg(long, value_name = "HANDLE", allow_hyphen_values = true)]
         to: Option<String>,
         /// Whose address it becomes, by name.
         #[arg(long, value_name = "NAME")]
@@ -495,7 +495,7 @@ pub enum Pair {
         #[arg(long)]
         channel: String,
         /// The address.
-        #[arg(long, value_name = "HANDLE")]
+        #[arg(long, value_name = "HANDLE", allow_hyphen_values = true)]
         to: String,
         /// It is a shared channel, not a person.
         #[arg(long)]
@@ -513,7 +513,7 @@ pub enum Pair {
         #[arg(long)]
         channel: String,
         /// The address.
-        #[arg(long, value_name = "HANDLE")]
+        #[arg(long, value_name = "HANDLE", allow_hyphen_values = true)]
         to: String,
         /// It is a shared channel, not a person.
         #[arg(long)]

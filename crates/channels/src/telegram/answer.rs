@@ -7,18 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_core::port::channel::{FailureClass, NotSent, Performed};
 
-/// Parts of the descriptions of a 400 that say that the chat is gone, or that we may not write to it.
-const GONE: [&str; 9] = [
-    "chat not found",
-    "user not found",
-    "PEER_ID_INVALID",
-    "group chat was deactivated",
-    "not enough rights",
-    "have no rights",
-    "need administrator rights",
-    "CHAT_WRITE_FORBIDDEN",
-    "TOPIC_CLOSED",
-];
+/// Parts of the descriptions of a 400 that say that the chat is gone. Rights that are missing may come back: they end the message alone.
+const GONE: [&str; 4] = ["chat not found", "user not found", "PEER_ID_INVALID", "group chat was deactivated"];
 
 #[derive(Deserialize)]
 struct Message {

@@ -289,7 +289,7 @@ impl Telegram {
     pub(super) async fn take_pushed(&self, pushed: Pushed, inbound: &dyn Inbound) -> PushAnswer {
         let Some(webhook) = &self.webhook else { return PushAnswer::status(404) };
         if !webhook.knows(&pushed) {
-            return PushAnswer::status(403);
+            return PushAnswer::status(401);
         }
         let Some(update) = std::str::from_utf8(&pushed.body)
             .ok()

@@ -29,7 +29,7 @@ pub enum Channel {
         /// The channel.
         name: String,
         /// Somebody who may be written to on it.
-        #[arg(long, value_name = "HANDLE")]
+        #[arg(long, value_name = "HANDLE", allow_hyphen_values = true)]
         to: Option<String>,
     },
     /// Remove a channel that `channel add` has saved, with its secrets. What still waits for it stays, and can be discarded.

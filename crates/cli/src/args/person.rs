@@ -15,7 +15,7 @@ pub enum Person {
         #[arg(long)]
         channel: String,
         /// The address.
-        #[arg(long, value_name = "HANDLE")]
+        #[arg(long, value_name = "HANDLE", allow_hyphen_values = true)]
         to: String,
     },
     /// Hold back what is not urgent for a stretch of each day.

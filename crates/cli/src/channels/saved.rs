@@ -24,15 +24,41 @@ pub fn file(data_dir: &Path, name: &str) -> PathBuf {
     dir(data_dir).join(format!("{name}.toml"))
 }
 
-/// The saved channels, by name.
-pub fn read(data_dir: &Path) -> Result<Vec<Entry>, Failure> {
-    files(data_dir).keys().map(|path| one(path)).collect()
+/// What is known of the saved channels: their files, and which of them a hub has taken up.
+#[derive(Debug, Default)]
+pub struct Known {
+    files: BTreeMap<PathBuf, Option<SystemTime>>,
+    taken: BTreeSet<String>,
 }
 
-/// Adds the saved channels to those of the configuration.
-pub fn extend(config: &mut Config, data_dir: &Path) -> Result<(), Failure> {
-    config.channel.extend(read(data_dir)?);
-    Ok(())
+/// Adds the saved channels to those of the configuration, and says what is wrong with the others: one that is broken, or has a name that
+/// the configuration has as well, is left out and keeps no hub from starting.
+pub fn extend(config: &mut Config, data_dir: &Path, clock: &Arc<dyn Clock>) -> (Known, Vec<Failure>) {
+    let mut known = Known { files: files(data_dir), taken: BTreeSet::new() };
+    let mut wrong = Vec::new();
+    for path in known.files.keys() {
+        match one(path) {
+            Ok(entry) if config.channel.iter().any(|channel| channel.name == entry.name) => {
+                let shown = path.display();
+                wrong.push(config::wrong(format!(
+                    "{shown}: the configuration has a channel of this name as well."
+                )));
+            }
+            Ok(entry) => match super::one(&entry, clock) {
+                Ok(_) => {
+                    known.taken.insert(entry.name.clone());
+                    config.channel.push(entry);
+                }
+                Err(why) => {
+                    let failure = config::wrong(format!("The saved channel {:?}: {why}.", entry.name));
+                    let next = "`switchboard channel remove` and `channel add` set it up anew";
+                    wrong.push(failure.next(next));
+                }
+            },
+            Err(failure) => wrong.push(failure),
+        }
+    }
+    (known, wrong)
 }
 
 fn one(path: &Path) -> Result<Entry, Failure> {
@@ -60,31 +86,27 @@ fn files(data_dir: &Path) -> BTreeMap<PathBuf, Option<SystemTime>> {
         .collect()
 }
 
-/// Takes and leaves channels as their files come, change and go, until the hub stops.
-pub async fn follow(hub: Arc<Hub>, data_dir: PathBuf, clock: Arc<dyn Clock>) {
-    let mut known = files(&data_dir);
+/// Takes and leaves channels as their files come, change and go, until the hub stops. `known`: what was read when it started.
+pub async fn follow(hub: Arc<Hub>, data_dir: PathBuf, mut known: Known, clock: Arc<dyn Clock>) {
     loop {
+        let now = files(&data_dir);
+        let all: BTreeSet<PathBuf> = known.files.keys().chain(now.keys()).cloned().collect();
+        for path in all.into_iter().filter(|path| known.files.get(path) != now.get(path)) {
+            change(&hub, &path, now.contains_key(&path), &mut known.taken, &clock);
+        }
+        known.files = now;
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
             () = hub.stopping().cancelled() => return,
         }
-        let now = files(&data_dir);
-        if now == known {
-            continue;
-        }
-        let all: BTreeSet<&PathBuf> = known.keys().chain(now.keys()).collect();
-        for path in all.into_iter().filter(|path| known.get(*path) != now.get(*path)) {
-            let (was_there, is_there) = (known.contains_key(path), now.contains_key(path));
-            change(&hub, path, (was_there, is_there), &clock);
-        }
-        known = now;
     }
 }
 
-fn change(hub: &Arc<Hub>, path: &Path, (was_there, is_there): (bool, bool), clock: &Arc<dyn Clock>) {
+// Only what came from here goes from here: a channel of the configuration is none of its.
+fn change(hub: &Arc<Hub>, path: &Path, is_there: bool, taken: &mut BTreeSet<String>, clock: &Arc<dyn Clock>) {
     let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     if !is_there {
-        if hub.remove_channel(name) {
+        if taken.remove(name) && hub.remove_channel(name) {
             tracing::info!(channel = name, "the channel was removed");
         }
         return;
@@ -93,11 +115,14 @@ fn change(hub: &Arc<Hub>, path: &Path, (was_there, is_there): (bool, bool), cloc
     let entry = one(path).map_err(|failure| failure.to_string());
     match entry.and_then(|entry| super::one(&entry, clock).map(|_| entry)) {
         Ok(entry) => {
-            if was_there {
+            if taken.remove(name) {
                 hub.remove_channel(name);
             }
             match add(hub, &entry, clock) {
-                Ok(()) => tracing::info!(channel = name, kind = entry.kind, "the channel was taken up"),
+                Ok(()) => {
+                    taken.insert(name.to_owned());
+                    tracing::info!(channel = name, kind = entry.kind, "the channel was taken up");
+                }
                 Err(why) => tracing::error!(channel = name, why, "the channel could not be taken up"),
             }
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use switchboard_core::port::channel::{Channel as Port, Checked, check_name};
 use switchboard_core::time::{Clock, SystemClock};
 use switchboard_protocol::messaging::Channels;
-use switchboard_protocol::outbound::{Consents, PairCode, PairStart};
+use switchboard_protocol::outbound::{Consents, PairCode, PairStart, People};
 
 const CHANNELS: &str = "/v1/tools/messaging.channels";
 /// Longest time for the call that tries a channel, which bounds itself by less.
@@ -63,13 +63,14 @@ async fn add(global: &Global, output: Output, new: &New<'_>, pairing: Pairing<'_
         Kind::named(new.kind).ok_or_else(|| Failure::usage(crate::config::channel::no_kind(new.kind)))?;
     check_name(new.name).map_err(|sentence| Failure::usage(format!("--name: {sentence}.")))?;
     let data_dir = config::data_dir(global)?;
-    is_free(global, &data_dir, new.name)?;
+    is_free(global, &data_dir, new.name).await?;
     let mut table = set(kind, new)?;
     let secrets = ask::missing(kind, &mut table)?;
     let kept = Kept::write(&data_dir, new.name, &mut table, &secrets)?;
     let (entry, text) = entry(&data_dir, new.name, table)?;
     let channel = channels::one(&entry, &clock()).map_err(|why| Failure::usage(format!("{why}.")))?;
-    let checked = check(&*channel).await?;
+    let checked =
+        check(&*channel).await.map_err(|failure| failure.next("nothing was saved; mend it and try again"))?;
     kept.save(&text)?;
     if !output.json {
         note(&format!("Connected: {}.", line(&checked.account)));
@@ -80,6 +81,9 @@ async fn add(global: &Global, output: Output, new: &New<'_>, pairing: Pairing<'_
         return paired(api, output, (new.name, &checked), person).await;
     }
     let hub = taken_up.is_ok();
+    if let (Err(failure), true) = (taken_up, Api::find(global).is_ok()) {
+        return Err(failure);
+    }
     let shown = json!({ "ok": true, "channel": new.name, "account": checked.account, "taken_up": hub });
     let said = if hub { "is there" } else { "is saved: a hub takes it up when it runs here" };
     output.show(&shown, |_| format!("The channel {} {said}.\n", new.name));
@@ -87,7 +91,7 @@ async fn add(global: &Global, output: Output, new: &New<'_>, pairing: Pairing<'_
 }
 
 // A name that the configuration or a saved channel has is taken.
-fn is_free(global: &Global, data_dir: &Path, name: &str) -> Result<(), Failure> {
+async fn is_free(global: &Global, data_dir: &Path, name: &str) -> Result<(), Failure> {
     let configured = config::load(global)?.channel.iter().any(|channel| channel.name == name);
     if configured || name == "console" {
         return Err(Failure::usage(format!(
@@ -97,6 +101,14 @@ fn is_free(global: &Global, data_dir: &Path, name: &str) -> Result<(), Failure> 
     if saved::file(data_dir, name).exists() {
         return Err(Failure::usage(format!("There is a channel {name:?} already."))
             .next(format!("`switchboard channel remove {name}` first, or give another --name")));
+    }
+    // A hub that runs may have another configuration than this command.
+    let Ok(api) = Api::find(global) else { return Ok(()) };
+    let Ok(found) = api.get::<Channels>(CHANNELS).await else { return Ok(()) };
+    if found.channels.iter().any(|channel| channel.name == name) {
+        return Err(Failure::usage(format!(
+            "The running hub has a channel {name:?} already: give another --name."
+        )));
     }
     Ok(())
 }
@@ -119,9 +131,17 @@ fn set(kind: &Kind, new: &New<'_>) -> Result<toml::Table, Failure> {
                 names.join(", ")
             ))
         })?;
-        table.insert(key.to_owned(), typed(known.example, value));
+        let value = if key.ends_with("_file") { absolute(value)? } else { typed(known.example, value) };
+        table.insert(key.to_owned(), value);
     }
     Ok(table)
+}
+
+// The hub may run in another directory.
+fn absolute(path: &str) -> Result<toml::Value, Failure> {
+    let path = Path::new(path);
+    let whole = std::fs::canonicalize(path).map_err(|error| Failure::file(path, &error))?;
+    Ok(whole.display().to_string().into())
 }
 
 // As the example of the key is typed.
@@ -149,10 +169,7 @@ fn entry(data_dir: &Path, name: &str, table: toml::Table) -> Result<(Entry, Stri
 async fn check(channel: &dyn Port) -> Result<Checked, Failure> {
     let checked = tokio::time::timeout(CALL_MAX, channel.check()).await;
     let checked = checked.unwrap_or_else(|_| Err("the service does not answer".into()));
-    checked.map_err(|why| {
-        Failure::new(Exit::Refused, "SB0214", format!("{}.", why.trim_end_matches('.')))
-            .next("nothing was saved; mend it and try again")
-    })
+    checked.map_err(|why| Failure::new(Exit::Refused, "SB0214", format!("{}.", why.trim_end_matches('.'))))
 }
 
 /// What is written for a channel; taken back unless it is saved to the end.
@@ -209,10 +226,14 @@ async fn taken_up(global: &Global, name: &str) -> Result<Api, Failure> {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     };
-    match tokio::time::timeout(TAKEN_UP_WITHIN, looked).await {
-        Ok(found) => found.map(|()| api),
-        Err(_) => Err(Failure::new(Exit::Refused, "SB0214", "The hub has not taken the channel up.")),
+    if let Ok(found) = tokio::time::timeout(TAKEN_UP_WITHIN, looked).await {
+        return found.map(|()| api);
     }
+    let sentence = "The channel is saved, but the running hub has not taken it up: its log says why.";
+    let next = format!(
+        "a variable that holds a secret must be set where the hub runs; `switchboard channel remove {name}` takes it back"
+    );
+    Err(Failure::new(Exit::Refused, "SB0214", sentence).next(next))
 }
 
 async fn paired(
@@ -222,7 +243,15 @@ async fn paired(
     person: Option<&str>,
 ) -> Result<(), Failure> {
     let began_ms = clock().wall_ms();
-    let body = PairStart { channel: name.to_owned(), to: None, person: person.map(str::to_owned) };
+    // Where there is one person alone, it is theirs.
+    let person = if let Some(person) = person {
+        Some(person.to_owned())
+    } else {
+        let found: People = api.get("/admin/v1/people").await?;
+        Some(found.people).filter(|people| people.len() == 1).map(|mut people| people.remove(0).name)
+    };
+    let whose = person.clone();
+    let body = PairStart { channel: name.to_owned(), to: None, person };
     let made: PairCode = api.post("/admin/v1/pairing/codes", &body).await?;
     let invite = checked.invite.as_deref().unwrap_or("Send this code there, as a message of its own: {code}");
     let invite = invite.replace("{code}", &made.code);
@@ -242,7 +271,12 @@ async fn paired(
             consent.channel == name && consent.state == "paired" && consent.at_ms >= began_ms - 60_000
         });
         if let Some(consent) = new {
-            output.done(&format!("Paired with you: {} may be written to on {name}.", line(&consent.to)));
+            let to = line(&consent.to);
+            let whose = whose.map_or_else(
+                || format!(" Say whose it is: switchboard person link NAME --channel {name} --to {to}"),
+                |person| format!(" It is an address of {}.", line(&person)),
+            );
+            output.done(&format!("Paired with you: {to} may be written to on {name}.{whose}"));
             return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -270,10 +304,11 @@ async fn test(global: &Global, output: Output, name: &str, to: Option<&str>) -> 
         return Ok(());
     }
     let mut config = config::load(global)?;
-    saved::extend(&mut config, &config::data_dir(global)?)?;
+    let _ = saved::extend(&mut config, &config::data_dir(global)?, &clock());
     let entry = config.channel.iter().find(|channel| channel.name == name);
     let entry = entry.ok_or_else(|| {
-        let names: Vec<_> = config.channel.iter().map(|channel| channel.name.as_str()).collect();
+        let names: Vec<_> =
+            config.channel.iter().map(|channel| channel.name.as_str()).chain(["console"]).collect();
         Failure::usage(format!("No channel is named {name:?}; there are: {}.", names.join(", ")))
     })?;
     let channel = channels::one(entry, &clock()).map_err(|why| Failure::usage(format!("{why}.")))?;
@@ -285,24 +320,22 @@ async fn test(global: &Global, output: Output, name: &str, to: Option<&str>) -> 
 fn remove(global: &Global, output: Output, name: &str) -> Result<(), Failure> {
     let data_dir = config::data_dir(global)?;
     check_name(name).map_err(|sentence| Failure::usage(format!("{sentence}.")))?;
-    let file = saved::file(&data_dir, name);
-    if !file.exists() {
+    let own = |path: &PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let entries = std::fs::read_dir(saved::dir(&data_dir)).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(own).collect();
+    if files.is_empty() {
         return Err(Failure::usage(format!("`channel add` has saved no channel {name:?}."))
             .next("a [[channel]] of the configuration is removed there"));
     }
-    let failed = |path: &Path, error: &std::io::Error| {
-        Failure::new(Exit::Refused, "SB0214", format!("Cannot remove {}: {error}.", path.display()))
-    };
-    std::fs::remove_file(&file).map_err(|error| failed(&file, &error))?;
-    for kept in std::fs::read_dir(saved::dir(&data_dir)).into_iter().flatten().flatten() {
-        let path = kept.path();
-        if path
-            .file_name()
-            .and_then(|file| file.to_str())
-            .is_some_and(|file| file.starts_with(&format!("{name}.")))
-        {
-            std::fs::remove_file(&path).map_err(|error| failed(&path, &error))?;
-        }
+    // The channel before its secrets: what is left of it is never taken for a channel.
+    files.sort_by_key(|path| path.extension().is_none_or(|extension| extension != "toml"));
+    for path in &files {
+        std::fs::remove_file(path).map_err(|error| {
+            Failure::new(Exit::Refused, "SB0214", format!("Cannot remove {}: {error}.", path.display()))
+        })?;
     }
     output.done(&format!("The channel {name} is removed."));
     Ok(())

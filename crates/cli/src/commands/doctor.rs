@@ -66,9 +66,8 @@ pub async fn run(global: &Global, output: Output) -> Result<(), Failure> {
     if here {
         match place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new)) {
             Ok(dir) => {
-                if let Err(failure) = crate::channels::saved::extend(&mut config, &dir) {
-                    checks.push(Check::failed("saved channels", failure));
-                }
+                let (_, wrong) = crate::channels::saved::extend(&mut config, &dir, &people::clock());
+                checks.extend(wrong.into_iter().map(|failure| Check::failed("saved channels", failure)));
                 files(&dir, &config, &mut checks);
                 checks.extend(valid.then(|| people::policy(&config, &dir)));
             }

@@ -53,7 +53,10 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
     // Before anything is opened: a mistake in the file changes nothing.
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let dir = place::data_dir(global.data_dir.as_deref(), config.server.data_dir.as_deref().map(Path::new))?;
-    saved::extend(&mut config, &dir)?;
+    let (saved, left_out) = saved::extend(&mut config, &dir, &clock);
+    for failure in left_out {
+        tracing::error!(%failure, "a saved channel is left out");
+    }
     channels::check(&config, &clock)?;
     let (policies, must_exist) = config::policy_dir(&config, &dir);
     if must_exist && !policies.is_dir() {
@@ -69,12 +72,13 @@ pub fn run(global: &Global, serve: &Serve) -> Result<(), Failure> {
         Failure::new(Exit::Refused, "SB0205", format!("Cannot start the hub's threads: {error}."))
     })?;
     let output = Output { json: global.json };
-    runtime.block_on(until_ended(&dir, &config, &listen, output, serve.until_stdin_closes, telemetry))
+    let hub = until_ended(&dir, (&config, saved), &listen, output, serve.until_stdin_closes, telemetry);
+    runtime.block_on(hub)
 }
 
 async fn until_ended(
     dir: &Path,
-    config: &Config,
+    (config, saved): (&Config, saved::Known),
     listen: &str,
     output: Output,
     until_stdin_closes: bool,
@@ -95,7 +99,8 @@ async fn until_ended(
     let admin =
         Admin { url: embedded.local_url.clone(), token: embedded.token.clone(), pid: std::process::id() };
     admin.write(dir)?;
-    let following = saved::follow(embedded.hub.clone(), dir.to_owned(), Arc::new(SystemClock::default()));
+    let following =
+        saved::follow(embedded.hub.clone(), dir.to_owned(), saved, Arc::new(SystemClock::default()));
     tokio::spawn(following);
     let first = embedded.first_agent().await?;
     let console = if first.is_some() { Some(embedded.console_link().await?) } else { None };

@@ -5,6 +5,7 @@ use super::submit::{HUB_AGENT, consent_rule, plain, quoted};
 use super::view;
 use crate::hub::Hub;
 use crate::refusal;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use switchboard_core::digest::framed;
@@ -35,7 +36,9 @@ pub(crate) async fn wake(hub: &Arc<Hub>) -> Result<(), StoreError> {
         let (mut single, mut lanes) = (Vec::new(), BTreeMap::<String, Vec<SendRow>>::new());
         for send in over {
             if may_be_told_with_others(hub, &send) {
-                lanes.entry(lane_of(&send.channel, &send.to)).or_default().push(send);
+                // A fallback carries what is addressed to several names.
+                let lane = format!("{}/{}", asked_channel(&send), lane_of(&send.channel, &send.to));
+                lanes.entry(lane).or_default().push(send);
             } else {
                 single.push(send.no);
             }
@@ -61,6 +64,12 @@ fn may_be_told_with_others(hub: &Hub, send: &SendRow) -> bool {
         && send.deadline_ms.is_none()
         && send.to.kind == AddressKind::Direct
         && view::forbidden_now(hub, send).is_none()
+}
+
+// The name that the caller used.
+fn asked_channel(send: &SendRow) -> String {
+    let params: Value = serde_json::from_str(&send.params).unwrap_or_default();
+    params["channel"].as_str().unwrap_or(&send.channel).to_owned()
 }
 
 async fn commit(hub: &Hub, write: OutboundWrite) -> Result<Option<Outcome>, StoreError> {
@@ -116,7 +125,7 @@ fn together(hub: &Hub, channel: &dyn Channel, sends: &[SendRow]) -> Option<NewSe
         code: code(&random::bytes::<CODE_LEN>(hub.entropy()), CODE_LEN),
         consent: consent_rule(channel),
         policy: first.policy.clone(),
-        params: "{}".into(),
+        params: json!({ "channel": asked_channel(first) }).to_string(),
         parts,
         limits: Vec::new(),
         hold: None,

@@ -227,7 +227,10 @@ fn build(
     let deadline_ms = given.or_else(|| question.then(|| now + hub.settings.outbound.question_deadline_ms));
     let buttons = buttons(&message.choices, &short);
     let topic_id = question.then(|| hub.fresh_id("top"));
-    let link = topic_id.as_ref().map(|topic| format!("{}/console/inbox#{topic}", hub.settings.public_url));
+    // On a phone this machine is another one.
+    let leads_there = call.channel.capabilities().buttons_max == 0 || !is_local(&hub.settings.public_url);
+    let link = topic_id.as_ref().filter(|_| leads_there);
+    let link = link.map(|topic| format!("{}/console/inbox#{topic}", hub.settings.public_url));
     let draft = Draft {
         body: &message.body,
         kind,
@@ -490,6 +493,12 @@ fn whom_else(parked: &NewSend) -> String {
         })
         .collect();
     format!("\n\nIf nobody answers, it goes on: {}.", rungs.join(", "))
+}
+
+// Whether an address leads to the machine that it is opened on.
+fn is_local(url: &str) -> bool {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    ["127.", "localhost", "[::1]", "0.0.0.0"].iter().any(|local| host.starts_with(local))
 }
 
 /// A text of somebody else's within one of ours, quoted line by line, so that none of it can pose as ours.

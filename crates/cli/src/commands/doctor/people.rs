@@ -49,10 +49,14 @@ pub(super) fn policy(config: &Config, data_dir: &Path) -> Check {
     }
 }
 
+/// The clock that channels are made with to be looked at.
+pub(super) fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::default())
+}
+
 /// Each configured channel, all at a time.
 pub(super) async fn channels(global: &Global, config: &Config) -> Vec<Check> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let each = channels::each(config, &clock);
+    let each = channels::each(config, &clock());
     let checks = each.into_iter().map(|(entry, made)| async move {
         let name = format!("channel {}", entry.name);
         let found = match made {

@@ -341,7 +341,7 @@ async fn nobody_else_posts_to_it() {
         vec![header(SECRET), header(SECRET)],
         vec![header("\u{fffd}")],
     ] {
-        assert_eq!(hub.channel.push(pushed(headers, &body), &*taker).await.status, 403);
+        assert_eq!(hub.channel.push(pushed(headers, &body), &*taker).await.status, 401);
     }
     for junk in [&b""[..], b"{}", b"[]", b"\xff", b"{\"update_id\":\"1\"}"] {
         assert_eq!(hub.channel.push(pushed(vec![header(SECRET)], junk), &*taker).await.status, 400);

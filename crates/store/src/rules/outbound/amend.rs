@@ -88,7 +88,10 @@ pub(super) fn claim(
     for (no, (state, amend)) in found {
         let next_ms = match (&amend, state) {
             (Some(_), _) => until_ms,
-            (None, PartState::Attempting) => tx.at_ms().saturating_add(LOOK_AGAIN_MS),
+            // It may still leave: held back, in its lane, or on its way.
+            (None, PartState::Parked | PartState::Waiting | PartState::Due | PartState::Attempting) => {
+                tx.at_ms().saturating_add(LOOK_AGAIN_MS)
+            }
             // Nothing arrived that could be changed, or it has no id.
             _ => {
                 forget(tx, no)?;

@@ -187,7 +187,7 @@ pub(super) fn takes_over(
     let Some(topic) = send.topic_id.clone().filter(|_| fails) else { return Ok(false) };
     let sql = "SELECT t.floor FROM topics t WHERE t.topic_id = ? AND t.escalated_by IS NOT NULL AND t.state < 3
         AND (EXISTS (SELECT 1 FROM rungs r WHERE r.topic_id = t.topic_id AND r.state = 1)
-             OR EXISTS (SELECT 1 FROM sends m WHERE m.asks = t.topic_id AND m.asks IS NOT NULL AND m.state IN (3, 5)))";
+             OR EXISTS (SELECT 1 FROM sends m WHERE m.asks = t.topic_id AND m.asks IS NOT NULL AND m.state IN (1, 2, 3, 5, 10)))";
     let Some(floor) = tx.one(sql, values![topic], |row| row.get::<String>(0))? else { return Ok(false) };
     let sql = "UPDATE parts SET state = 7 WHERE send = ? AND state IN (1, 2, 8)";
     tx.later(sql, values![send.no])?;

@@ -181,10 +181,17 @@ enum Referred {
     Nothing,
 }
 
-// The nearest of the messages it answers, or the one of its code.
+// The one of its code, or the nearest of the messages it answers. The code is what the person says, the message only where they say it;
+// a word that is no code of ours is none.
 fn referred(tx: &mut impl Tx, speaker: &Speaker<'_>, code: Option<&str>) -> Result<Referred, Failure> {
     let heard = speaker.heard;
-    let mut others = false;
+    let mut others = code.is_some();
+    if let Some(code) = code {
+        match coded(tx, speaker, code)? {
+            Referred::Nothing => {}
+            named => return Ok(named),
+        }
+    }
     for message_id in heard.references.iter().rev().take(REFERENCES_MAX) {
         let sql = concat!(
             "SELECT ",
@@ -197,19 +204,17 @@ fn referred(tx: &mut impl Tx, speaker: &Speaker<'_>, code: Option<&str>) -> Resu
         }
         others = true;
     }
-    if let Some(code) = code {
-        return coded(tx, speaker, code);
-    }
     Ok(if others { Referred::NotTheirs } else { Referred::Nothing })
 }
 
-// The one of this short code.
+// The one of this short code; nothing when there is none.
 fn coded(tx: &mut impl Tx, speaker: &Speaker<'_>, code: &str) -> Result<Referred, Failure> {
-    let Some(code) = typed_code(code, CODE_LEN) else { return Ok(Referred::NotTheirs) };
+    let Some(code) = typed_code(code, CODE_LEN) else { return Ok(Referred::Nothing) };
     let sql = concat!("SELECT ", head_columns!(), " FROM sends s WHERE s.code = ?");
     Ok(match tx.one(sql, values![code], head_of)? {
         Some(send) if is_theirs(tx, speaker, &send)? => Referred::To(send),
-        _ => Referred::NotTheirs,
+        Some(_) => Referred::NotTheirs,
+        None => Referred::Nothing,
     })
 }
 

@@ -1,5 +1,5 @@
 //! What the end of a call means for a message. The Bot API tells kinds of refusals apart by their descriptions alone; of those only what
-//! concerns the chat or the rights in it is looked for, whatever else may have been said.
+//! concerns the chat is looked for, whatever else may have been said.
 
 use super::address::MessageId;
 use super::api::{Fault, Refusal};
@@ -105,7 +105,7 @@ mod tests {
         use FailureClass::{BadAddress, Misconfigured, Permanent, Throttled, Transient};
         for (code, description, class) in [
             (400, "Bad Request: chat not found", BadAddress),
-            (400, "Bad Request: not enough rights to send text messages to the chat", BadAddress),
+            (400, "Bad Request: not enough rights to send text messages to the chat", Permanent),
             (400, "Bad Request: can't parse entities: Unsupported start tag", Permanent),
             (400, "Bad Request: message is too long", Permanent),
             (401, "Unauthorized", Misconfigured),

@@ -166,7 +166,7 @@ async fn two_workspaces_are_kept_apart() {
     one.standin.script(Behaviour::Refuse);
     let attempts = [to(&one, AddressKind::Direct, ADA), to(&other, AddressKind::Direct, ADA)];
     let (refused, sent) = tokio::join!(one.perform(&attempts[0]), other.perform(&attempts[1]));
-    assert_eq!(class(&refused), Some(FailureClass::Misconfigured));
+    assert_eq!(class(&refused), Some(FailureClass::Permanent));
     assert!(matches!(sent, Performed::Sent { .. }));
     assert_eq!((one.standin.messages().len(), other.standin.messages().len()), (0, 1));
 }

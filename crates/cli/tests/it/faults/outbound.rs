@@ -222,9 +222,12 @@ async fn die_in_every_step_of_smtp(channel: &str) -> Vec<After> {
     let mut all = Vec::new();
     for step in STEPS {
         let place = Place::new().await;
-        all.push(die_at(&place, channel, End::Relay(step)).await);
+        let after = die_at(&place, channel, End::Relay(step)).await;
         let taken: HashSet<_> = place.relay.taken().into_iter().collect();
-        assert!(taken.len() <= 1, "{step:?}: a repeat has the same bytes, also by hand: {taken:?}");
+        // What a person has sent again is another mail, under an id of its own (fault O05).
+        let by_hand = usize::from(matches!(after, After::Unknown(_)));
+        assert!(taken.len() <= 1 + by_hand, "{step:?}: a repeat has the same bytes: {taken:?}");
+        all.push(after);
     }
     all
 }

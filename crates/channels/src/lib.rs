@@ -10,6 +10,7 @@ pub mod conformance;
 pub mod console;
 pub mod discord;
 pub mod document;
+mod egress;
 pub mod email;
 pub mod exec;
 #[cfg(feature = "conformance")]

@@ -1,11 +1,11 @@
 //! Calls of Discord's HTTP API, version 10. One call is one request: nothing is repeated, no redirect followed, no proxy asked.
 
 use super::settings::Settings;
+use crate::egress::{self, Egress};
 use crate::guard::Guard;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Url};
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 use switchboard_core::ExposeSecret as _;
 
@@ -104,16 +104,10 @@ fn authorization(token: &str) -> Result<HeaderValue, String> {
 
 /// One connection for each call, so that none ends with another's.
 fn client(settings: &Settings) -> Result<Client, String> {
-    let client = Client::builder()
-        .user_agent(USER_AGENT)
-        .dns_resolver(Arc::new(Guard::new(settings.lookup.clone(), true)))
-        .connect_timeout(settings.connect_timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .referer(false)
-        .http1_only()
-        .pool_max_idle_per_host(0)
-        .build();
-    client.map_err(|error| format!("TLS cannot be set up: {}", error.without_url()))
+    egress::client(Egress {
+        user_agent: USER_AGENT,
+        guard: Some(Guard::new(settings.lookup.clone(), true)),
+        connect_timeout: settings.connect_timeout,
+        authorities_pem: None,
+    })
 }

@@ -1,7 +1,8 @@
 //! What a Matrix channel is set up with.
 
 use super::address;
-use reqwest::{Certificate, Client, Url};
+use crate::egress::{self, Egress, USER_AGENT};
+use reqwest::{Client, Url};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -121,23 +122,12 @@ impl Settings {
     /// One connection for each request, so that none repeats another's. Nothing of the environment (proxies) and nothing of an answer
     /// (redirects, retries) leads anywhere else.
     pub(super) fn client(&self) -> Result<Client, String> {
-        let pem = self.authorities_pem.as_deref().unwrap_or_default();
-        let authorities = Certificate::from_pem_bundle(pem).unwrap_or_default();
-        if authorities.is_empty() && self.authorities_pem.is_some() {
-            return Err("the file of certificate authorities holds no PEM certificate".into());
-        }
-        let client = Client::builder()
-            .tls_certs_merge(authorities)
-            .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(self.connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .referer(false)
-            .http1_only()
-            .pool_max_idle_per_host(0)
-            .build();
-        client.map_err(|error| format!("TLS cannot be set up: {}", error.without_url()))
+        egress::client(Egress {
+            user_agent: USER_AGENT,
+            guard: None,
+            connect_timeout: self.connect_timeout,
+            authorities_pem: self.authorities_pem.as_deref(),
+        })
     }
 }
 

@@ -22,7 +22,7 @@ const CODES: &[(&str, FailureClass, &str)] = &[
     (
         "not_allowed_token_type",
         Misconfigured,
-        "it is a token of another kind: bot_token begins with xoxb-, app_token with xapp-",
+        "it is a token of another kind: token begins with xoxb-, app_token with xapp-",
     ),
     ("missing_scope", Misconfigured, "the app lacks a scope: add those of the guide, and install it anew"),
     ("no_permission", Permanent, "the app may not post there"),

@@ -2,6 +2,7 @@
 
 use super::answer;
 use super::settings::Settings;
+use crate::egress::{self, Egress, USER_AGENT};
 use crate::guard::Guard;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, Url};
@@ -107,16 +108,10 @@ fn bearer(name: &str, token: &SecretString) -> Result<HeaderValue, String> {
 /// One connection for each call, so that none repeats another's request. Nothing of the environment (proxies) and nothing of an answer
 /// (redirects, retries) leads anywhere else.
 fn client(settings: &Settings) -> Result<Client, String> {
-    let client = Client::builder()
-        .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
-        .dns_resolver(Arc::new(Guard::new(settings.lookup.clone(), true)))
-        .connect_timeout(settings.tuning.connect)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .referer(false)
-        .http1_only()
-        .pool_max_idle_per_host(0)
-        .build();
-    client.map_err(|error| format!("TLS cannot be set up: {}", error.without_url()))
+    egress::client(Egress {
+        user_agent: USER_AGENT,
+        guard: Some(Guard::new(settings.lookup.clone(), true)),
+        connect_timeout: settings.tuning.connect,
+        authorities_pem: None,
+    })
 }

@@ -2,9 +2,10 @@
 //! error.
 
 use super::Settings;
+use crate::egress::{self, Egress, USER_AGENT};
 use crate::guard::Guard;
 use crate::retry_after;
-use reqwest::{Certificate, Client, Response, Url};
+use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::error::Error;
@@ -187,24 +188,12 @@ pub(super) fn described(text: &str) -> String {
 /// A connection for each call: one that is kept may have been ended by the other side, and whoever then writes on it never learns whether
 /// that was read. Messages of Telegram cannot be repeated safely, so that this would cost some of them.
 fn client(settings: &Settings) -> Result<Client, String> {
-    let pem = settings.authorities_pem.as_deref().unwrap_or_default();
-    let authorities = Certificate::from_pem_bundle(pem).unwrap_or_default();
-    if authorities.is_empty() && settings.authorities_pem.is_some() {
-        return Err("the file of certificate authorities holds no PEM certificate".into());
-    }
-    let client = Client::builder()
-        .tls_certs_merge(authorities)
-        .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
-        .dns_resolver(Arc::new(Guard::new(settings.lookup.clone(), true)))
-        .connect_timeout(settings.connect_timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .referer(false)
-        .http1_only()
-        .pool_max_idle_per_host(0)
-        .build();
-    client.map_err(|error| format!("TLS cannot be set up: {}", error.without_url()))
+    egress::client(Egress {
+        user_agent: USER_AGENT,
+        guard: Some(Guard::new(settings.lookup.clone(), true)),
+        connect_timeout: settings.connect_timeout,
+        authorities_pem: settings.authorities_pem.as_deref(),
+    })
 }
 
 /// What it means that there was no answer. Until the connection stands nothing has been said; after that nobody knows.

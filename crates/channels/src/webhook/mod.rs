@@ -9,11 +9,12 @@ pub mod answer;
 pub mod payload;
 pub mod signature;
 
+use crate::egress::{self, Egress, USER_AGENT};
 use crate::guard::{self, Guard, Lookup, SystemLookup};
 use crate::handle;
 use crate::message;
 use futures_util::future::BoxFuture;
-use reqwest::{Certificate, Client, Response, Url};
+use reqwest::{Client, Response, Url};
 use signature::Keys;
 use std::fmt;
 use std::net::IpAddr;
@@ -207,24 +208,12 @@ impl Webhook {
 /// One connection for each attempt, so that none repeats another's request and each looks at the address anew. Nothing of the environment
 /// (proxies) and nothing of an answer (redirects, retries) leads anywhere else.
 fn client(settings: &Settings) -> Result<Client, String> {
-    let pem = settings.authorities_pem.as_deref().unwrap_or_default();
-    let authorities = Certificate::from_pem_bundle(pem).unwrap_or_default();
-    if authorities.is_empty() && settings.authorities_pem.is_some() {
-        return Err("the file of certificate authorities holds no PEM certificate".into());
-    }
-    let client = Client::builder()
-        .tls_certs_merge(authorities)
-        .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
-        .dns_resolver(Arc::new(Guard::new(settings.lookup.clone(), settings.allow_private_targets)))
-        .connect_timeout(settings.connect_timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .referer(false)
-        .http1_only()
-        .pool_max_idle_per_host(0)
-        .build();
-    client.map_err(|error| format!("TLS cannot be set up: {}", error.without_url()))
+    egress::client(Egress {
+        user_agent: USER_AGENT,
+        guard: Some(Guard::new(settings.lookup.clone(), settings.allow_private_targets)),
+        connect_timeout: settings.connect_timeout,
+        authorities_pem: settings.authorities_pem.as_deref(),
+    })
 }
 
 fn target(settings: &Settings) -> Result<Url, String> {
